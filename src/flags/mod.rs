@@ -1,0 +1,32 @@
+//! The switch: whether a request goes through the queue (PRD FR-9; DESIGN 7).
+//!
+//! Here: the rule, who it is on for, where it is kept and how a change spreads. Not here: what on and off mean for a
+//! person, that is [`crate::service`]'s and [`crate::gate`]'s.
+
+use crate::domain::{QueueTarget, UserId};
+
+/// The one flag there is.
+pub const VIRTUAL_QUEUE_ENABLED: &str = "virtual-queue.enabled";
+
+/// Evaluates the flag from memory: never waits, never fails (TDD: `FeatureFlagEvaluator`).
+pub trait FeatureFlagEvaluator: Send + Sync {
+    /// Whether this person queues for this target.
+    fn is_enabled(&self, target: QueueTarget, user: UserId) -> bool;
+
+    /// For whom the flag is on with this target.
+    fn reach(&self, target: QueueTarget) -> Reach;
+
+    /// Whether the rule names this target; such a target is exempt from `queue.max_active_targets`.
+    fn names(&self, target: QueueTarget) -> bool;
+}
+
+/// For whom the flag is on with a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// For nobody.
+    Nobody,
+    /// It depends on the person.
+    SomePeople,
+    /// For everybody.
+    Everybody,
+}

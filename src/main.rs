@@ -1,0 +1,3 @@
+//! The binary `virtual-queue`.
+
+fn main() {}

@@ -1,0 +1,393 @@
+//! Every metric there is: its name, its help text, its labels (DESIGN 4 "Metrics").
+//!
+//! What belongs here: the registry, and one method an event. What must not: deciding that an event happened.
+//! Counters are each replica's own (aggregate with sum); the gauges of a target are read from the store and the same
+//! everywhere (aggregate with max).
+
+use std::time::Duration;
+
+use prometheus::{
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+};
+
+use crate::{domain::QueueTarget, token::PassRefusal};
+
+/// What happens to passes: the `event` label of `virtual_queue_tokens_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenEvent {
+    /// The queue gave one.
+    Issued,
+    /// One bought.
+    Consumed,
+    /// One ended unused.
+    Expired,
+    /// One was given up.
+    Revoked,
+    /// One was given without queueing.
+    Direct,
+}
+
+impl TokenEvent {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Issued => "issued",
+            Self::Consumed => "consumed",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+            Self::Direct => "direct",
+        }
+    }
+}
+
+/// Why a purchase without a right to it was refused: the `reason` label of `virtual_queue_bypass_attempts_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BypassReason {
+    /// No pass at all.
+    NoPass,
+    /// No, a malformed, or a doubled user id.
+    NoUser,
+    /// Another spelling of a gated path.
+    OddPath,
+    /// A pass, and not a good one.
+    Refused(PassRefusal),
+}
+
+impl BypassReason {
+    /// The metric label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::NoPass => "no_pass",
+            Self::NoUser => "no_user",
+            Self::OddPath => "odd_path",
+            Self::Refused(refusal) => refusal.label(),
+        }
+    }
+}
+
+/// A call of the queue API: the `operation` label of `virtual_queue_redis_degraded_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// `POST …/entries`.
+    Enter,
+    /// `GET …/entries/me`.
+    Status,
+    /// `DELETE …/entries/me`.
+    Leave,
+    /// `GET …/stats`.
+    Stats,
+    /// A purchase at the gate.
+    Gate,
+}
+
+impl Operation {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Enter => "enter",
+            Self::Status => "status",
+            Self::Leave => "leave",
+            Self::Stats => "stats",
+            Self::Gate => "gate",
+        }
+    }
+}
+
+/// Why an admission actor was started again: the `cause` label of `virtual_queue_pump_restarts_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestartCause {
+    /// It was gone: a panic, or stopped.
+    Gone,
+    /// Its last tick finished too long ago.
+    Frozen,
+}
+
+impl RestartCause {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Frozen => "frozen",
+        }
+    }
+}
+
+/// How a tick failed: the `how` label of `virtual_queue_tick_errors_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TickFailure {
+    /// The store did not answer, or said no.
+    Error,
+    /// It panicked.
+    Panic,
+}
+
+impl TickFailure {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Panic => "panic",
+        }
+    }
+}
+
+/// The metrics of one process.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    length: GaugeVec,
+    admission_rate: GaugeVec,
+    tokens: IntCounterVec,
+    wait_seconds: HistogramVec,
+    bypass_attempts: IntCounterVec,
+    redis_degraded: IntCounterVec,
+    http_requests: IntCounterVec,
+    http_seconds: HistogramVec,
+    script_seconds: HistogramVec,
+    batch_people: HistogramVec,
+    breaker_open: IntGauge,
+    tick_late_seconds: Histogram,
+    tick_errors: IntCounterVec,
+    pump_restarts: IntCounterVec,
+    clock_steps: IntCounterVec,
+    gate_shed: IntCounterVec,
+    gate_under_way: IntGauge,
+}
+
+impl Metrics {
+    /// A registry of its own with every metric in it.
+    pub fn new() -> Self {
+        let registry = Registry::new();
+        let made = Self::build(&registry);
+        made.expect("metric names are distinct and well formed")
+    }
+
+    fn build(registry: &Registry) -> prometheus::Result<Self> {
+        fn add<C: prometheus::core::Collector + Clone + 'static>(
+            registry: &Registry,
+            metric: C,
+        ) -> prometheus::Result<C> {
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        }
+        let counters = |name: &str, help: &str, labels: &[&str]| {
+            IntCounterVec::new(Opts::new(name, help), labels).and_then(|metric| add(registry, metric))
+        };
+        let gauges = |name: &str, help: &str, labels: &[&str]| {
+            GaugeVec::new(Opts::new(name, help), labels).and_then(|metric| add(registry, metric))
+        };
+        let histograms = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
+            HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)
+                .and_then(|metric| add(registry, metric))
+        };
+        let fast = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5];
+        let waits =
+            [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0];
+        Ok(Self {
+            length: gauges("virtual_queue_length", "People waiting, from the store: aggregate with max.", &["target"])?,
+            admission_rate: gauges(
+                "virtual_queue_admission_rate",
+                "People admitted a second over the last 60 s, from the store: aggregate with max.",
+                &["target"],
+            )?,
+            tokens: counters("virtual_queue_tokens_total", "Passes by what happened to them.", &["target", "event"])?,
+            wait_seconds: histograms(
+                "virtual_queue_wait_seconds",
+                "Seconds from entering to the pass, known to half a second.",
+                &["target"],
+                &waits,
+            )?,
+            bypass_attempts: counters(
+                "virtual_queue_bypass_attempts_total",
+                "Purchase calls refused for want of a valid pass.",
+                &["reason"],
+            )?,
+            redis_degraded: counters(
+                "virtual_queue_redis_degraded_total",
+                "Answers given without the store, one an answer.",
+                &["operation"],
+            )?,
+            http_requests: counters(
+                "virtual_queue_http_requests_total",
+                "HTTP answers by route template.",
+                &["method", "route", "status"],
+            )?,
+            http_seconds: histograms(
+                "virtual_queue_http_request_seconds",
+                "Seconds from a request's arrival to its answer's head.",
+                &["route"],
+                &fast,
+            )?,
+            script_seconds: histograms(
+                "virtual_queue_script_seconds",
+                "Seconds a script call took, the way there and back included.",
+                &["script"],
+                &fast,
+            )?,
+            batch_people: histograms(
+                "virtual_queue_batch_people",
+                "People who shared one script call.",
+                &["script"],
+                &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0],
+            )?,
+            breaker_open: add(
+                registry,
+                IntGauge::new("virtual_queue_redis_breaker_open", "1 while the store counts as away, else 0.")?,
+            )?,
+            tick_late_seconds: add(
+                registry,
+                Histogram::with_opts(
+                    HistogramOpts::new(
+                        "virtual_queue_tick_late_seconds",
+                        "Seconds by which a batch went after the earliest moment.",
+                    )
+                    .buckets(fast.to_vec()),
+                )?,
+            )?,
+            tick_errors: counters(
+                "virtual_queue_tick_errors_total",
+                "Ticks that failed, by how: error or panic.",
+                &["how"],
+            )?,
+            pump_restarts: counters(
+                "virtual_queue_pump_restarts_total",
+                "Admission actors started again.",
+                &["cause"],
+            )?,
+            clock_steps: counters(
+                "virtual_queue_store_clock_steps_total",
+                "Steps of the store's clock seen: a forward one can let a batch in early.",
+                &["direction"],
+            )?,
+            gate_shed: counters(
+                "virtual_queue_gate_shed_total",
+                "Purchase calls refused because too many were under way.",
+                &["target"],
+            )?,
+            gate_under_way: add(registry, IntGauge::new("virtual_queue_gate_under_way", "Purchase calls under way.")?)?,
+            registry: registry.clone(),
+        })
+    }
+
+    /// All metrics in the Prometheus text format.
+    pub fn render(&self) -> String {
+        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_default()
+    }
+
+    /// The gauges of a target, as the store has them now.
+    pub fn target_seen(&self, target: QueueTarget, waiting: u64, admission_rate_per_sec: f64) {
+        let label = target.to_string();
+        self.length.with_label_values(&[&label]).set(waiting as f64);
+        self.admission_rate.with_label_values(&[&label]).set(admission_rate_per_sec);
+    }
+
+    /// Ends every series of a target that is over.
+    pub fn target_ended(&self, target: QueueTarget) {
+        let label = target.to_string();
+        // Removing a series that was never there is no fault.
+        let _ = self.length.remove_label_values(&[&label]);
+        let _ = self.admission_rate.remove_label_values(&[&label]);
+        let _ = self.wait_seconds.remove_label_values(&[&label]);
+        let _ = self.gate_shed.remove_label_values(&[&label]);
+        for event in
+            [TokenEvent::Issued, TokenEvent::Consumed, TokenEvent::Expired, TokenEvent::Revoked, TokenEvent::Direct]
+        {
+            let _ = self.tokens.remove_label_values(&[&label, event.label()]);
+        }
+    }
+
+    /// Something happened to `count` passes of a target.
+    pub fn tokens(&self, target: QueueTarget, event: TokenEvent, count: u64) {
+        if count > 0 {
+            self.tokens.with_label_values(&[&target.to_string(), event.label()]).inc_by(count);
+        }
+    }
+
+    /// Somebody waited this long from entering to the pass.
+    pub fn waited(&self, target: QueueTarget, wait: Duration) {
+        self.wait_seconds.with_label_values(&[&target.to_string()]).observe(wait.as_secs_f64());
+    }
+
+    /// A purchase call was refused for want of a valid pass.
+    pub fn bypass_attempt(&self, reason: BypassReason) {
+        self.bypass_attempts.with_label_values(&[reason.label()]).inc();
+    }
+
+    /// An answer was given without the store.
+    pub fn degraded(&self, operation: Operation) {
+        self.redis_degraded.with_label_values(&[operation.label()]).inc();
+    }
+
+    /// An HTTP answer: `route` is the template, never the path.
+    pub fn http_answered(&self, method: &str, route: &str, status: u16, took: Duration) {
+        self.http_requests.with_label_values(&[method, route, &status.to_string()]).inc();
+        self.http_seconds.with_label_values(&[route]).observe(took.as_secs_f64());
+    }
+
+    /// A script call ended, for this many people together.
+    pub fn script_ran(&self, script: &str, people: usize, took: Duration) {
+        self.script_seconds.with_label_values(&[script]).observe(took.as_secs_f64());
+        self.batch_people.with_label_values(&[script]).observe(people as f64);
+    }
+
+    /// The breaker opened or closed.
+    pub fn breaker(&self, open: bool) {
+        self.breaker_open.set(i64::from(open));
+    }
+
+    /// A batch went this much after its earliest moment.
+    pub fn tick_late(&self, late: Duration) {
+        self.tick_late_seconds.observe(late.as_secs_f64());
+    }
+
+    /// A tick failed.
+    pub fn tick_failed(&self, how: TickFailure) {
+        self.tick_errors.with_label_values(&[how.label()]).inc();
+    }
+
+    /// An admission actor was started again.
+    pub fn pump_restarted(&self, cause: RestartCause) {
+        self.pump_restarts.with_label_values(&[cause.label()]).inc();
+    }
+
+    /// The store's clock stepped.
+    pub fn clock_stepped(&self, forward: bool) {
+        self.clock_steps.with_label_values(&[if forward { "forward" } else { "back" }]).inc();
+    }
+
+    /// A purchase call was refused because too many were under way.
+    pub fn gate_shed(&self, target: QueueTarget) {
+        self.gate_shed.with_label_values(&[&target.to_string()]).inc();
+    }
+
+    /// Purchase calls under way now.
+    pub fn gate_under_way(&self, calls: usize) {
+        self.gate_under_way.set(calls as i64);
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::QueueTargetType;
+
+    #[test]
+    fn an_ended_targets_series_go_and_the_others_stay() {
+        let metrics = Metrics::new();
+        let [ended, other] = [1, 2].map(|id| QueueTarget::new(QueueTargetType::LimitedDrop, id).expect("an id"));
+        for target in [ended, other] {
+            metrics.target_seen(target, 7, 50.0);
+            metrics.tokens(target, TokenEvent::Issued, 3);
+            metrics.tokens(target, TokenEvent::Direct, 1);
+            metrics.waited(target, Duration::from_secs(4));
+            metrics.gate_shed(target);
+        }
+        metrics.target_ended(ended);
+        let text = metrics.render();
+        assert!(!text.contains(r#"target="LIMITED_DROP:1""#), "{text}");
+        assert!(text.contains(r#"virtual_queue_length{target="LIMITED_DROP:2"} 7"#), "{text}");
+        assert!(text.contains(r#"virtual_queue_tokens_total{event="issued",target="LIMITED_DROP:2"} 3"#), "{text}");
+    }
+}

@@ -1,0 +1,237 @@
+//! The queue itself: numbers, the mark, passes, claims, books (TDD: `VirtualQueueStore`; DESIGN 5).
+//!
+//! Here: what can be asked of a queue and what it answers, and the two that answer: [`embedded`] in memory and
+//! [`redis`] shared by replicas. Both behave the same, and one suite of tests holds both to it. Not here: flags,
+//! failing open (see [`crate::service`]), signatures (see [`crate::token`]).
+
+pub mod embedded;
+pub mod redis;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{
+    config::Config,
+    domain::{Pacing, QueuePosition, QueueStats, QueueTarget, UserId},
+};
+
+/// A queue store. Every call may be repeated (DESIGN 3.4); every call is atomic.
+///
+/// # Errors
+/// All calls answer [`StoreError`] in the same way, and within `redis.command_timeout_ms` where a buyer waits
+/// (`enter_if_absent`, `status`, `leave`, `claim`, `settle`).
+#[async_trait]
+pub trait VirtualQueueStore: Send + Sync {
+    /// A place for this person: the one they have (which counts as a poll), their live pass, or a new number at the
+    /// back. `None`: the queue is full, and they are not in it.
+    async fn enter_if_absent(&self, target: QueueTarget, user: UserId) -> Result<Option<Place>, StoreError>;
+
+    /// A poll: keeps the place alive, and collects the pass if the turn has come. `None`: not in the queue.
+    async fn status(&self, target: QueueTarget, user: UserId) -> Result<Option<Place>, StoreError>;
+
+    /// Gives up the place, or the live pass.
+    async fn leave(&self, target: QueueTarget, user: UserId) -> Result<Departure, StoreError>;
+
+    /// Takes a pass for one purchase: until it is settled or the lease ends, no other `nonce` gets it.
+    async fn claim(&self, target: QueueTarget, user: UserId, expires_at: u64, nonce: &str)
+    -> Result<Claim, StoreError>;
+
+    /// Ends a claim. Spending also works late, after the lease; giving back only removes the claim of this `nonce`.
+    async fn settle(
+        &self,
+        target: QueueTarget,
+        user: UserId,
+        expires_at: u64,
+        nonce: &str,
+        how: Settlement,
+    ) -> Result<Settled, StoreError>;
+
+    /// The books. Zeros for a target nobody uses; creates nothing.
+    async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError>;
+
+    /// Adds direct passes to the books of a target that has a queue; of one that has none nothing is kept.
+    async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError>;
+
+    /// Takes the tick lock for `owner`, or says how long another holds it. An economy, not the guarantee.
+    async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError>;
+
+    /// Removes who fell silent, and counts passes that ended: at most 250 of each a call.
+    async fn sweep_stale(&self, target: QueueTarget) -> Result<Sweep, StoreError>;
+
+    /// Moves the mark by one batch of people, if one is due.
+    async fn advance_admission(&self, target: QueueTarget) -> Result<Tick, StoreError>;
+
+    /// What the pumps look after. Also puts back what this replica served since the last call.
+    async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError>;
+
+    /// Makes room for a target among at most `limit` active ones (`None`: whatever their number).
+    /// False: there is none.
+    async fn register_active(&self, target: QueueTarget, limit: Option<u64>) -> Result<bool, StoreError>;
+
+    /// Takes a target without a queue out of the active ones. False: it has one (again), and stays.
+    async fn retire(&self, target: QueueTarget) -> Result<bool, StoreError>;
+
+    /// Whether the store is away at present, as far as is known without asking it.
+    fn is_degraded(&self) -> bool;
+
+    /// When the connection was last lost, on [`crate::clock::StoreClock::monotonic`].
+    fn lost_at(&self) -> Option<Duration>;
+}
+
+/// What somebody has with a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A place in the queue.
+    Waiting(QueuePosition),
+    /// A live pass, new or the one from before, that ends at `expires_at` (seconds since the epoch).
+    Admitted {
+        /// Seconds since the epoch.
+        expires_at: u64,
+    },
+}
+
+/// What leaving did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Departure {
+    /// Nothing: there was neither place nor pass.
+    WasNotHere,
+    /// The place is given up.
+    GaveUpPlace,
+    /// The pass is revoked.
+    GaveUpPass,
+}
+
+/// Whether a pass may be used for this purchase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// Yes, until settled or until the lease ends.
+    Granted,
+    /// No: it has bought already, or was given up.
+    Spent,
+    /// No: another purchase with it is under way.
+    InUse,
+    /// No: on the store's time it is over.
+    Expired,
+}
+
+/// How a purchase ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settlement {
+    /// The shop took it: the pass is used up.
+    Spent,
+    /// The shop declined: the pass works again.
+    GivenBack,
+}
+
+/// What settling did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// A pass from the queue is used up.
+    Consumed,
+    /// A direct pass is used up.
+    DirectConsumed,
+    /// The claim is gone and the pass works again; or all that was done before.
+    Nothing,
+}
+
+/// The tick lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TickLock {
+    /// Ours.
+    Ours,
+    /// Another's, for at most this long.
+    HeldFor(Duration),
+}
+
+/// What a sweep did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sweep {
+    /// The target has no queue any more; nothing was written.
+    pub gone: bool,
+    /// People evicted.
+    pub evicted: u64,
+    /// Passes counted as expired.
+    pub expired: u64,
+    /// There may be more to do right away.
+    pub more: bool,
+}
+
+/// What a tick did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tick {
+    /// The target has no queue any more; nothing was written.
+    Gone,
+    /// Too early, or paused: come back in this long.
+    NotYet(Duration),
+    /// A batch went; the next may go in `next_in`.
+    Moved {
+        /// People admitted, at most the batch.
+        people: u64,
+        /// Silent people met on the way and evicted.
+        evicted: u64,
+        /// Until the next batch may go.
+        next_in: Duration,
+        /// How far after the earliest moment it went.
+        late: Duration,
+    },
+}
+
+/// Why the store gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// It is away: refused, reset, full, read-only, loading; or known to be from before.
+    #[error("the store is away: {0}")]
+    Unavailable(String),
+    /// It did not answer in time, which alone does not mean that it is away.
+    #[error("the store did not answer in time")]
+    TimedOut,
+    /// It answered something that makes no sense: a fault of ours.
+    #[error("the store answered something unexpected: {0}")]
+    Broken(String),
+}
+
+/// What a store must know of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueRules {
+    /// How many may wait for one target.
+    pub capacity: u64,
+    /// People a tick.
+    pub pacing: Pacing,
+    /// Milliseconds without a poll after which a place is lost.
+    pub heartbeat_timeout_ms: u64,
+    /// Silent people a tick evicts at most on its way to the batch.
+    pub max_evict_per_tick: u64,
+    /// Milliseconds after the last call of a person after which a target is forgotten.
+    pub idle_ttl_ms: u64,
+    /// Seconds a pass lives.
+    pub token_ttl_seconds: u64,
+    /// Milliseconds a claim holds without being settled: the upstream's limit and 5 s.
+    pub lease_ms: u64,
+}
+
+impl QueueRules {
+    /// The rules as configured.
+    pub fn from_config(config: &Config) -> Self {
+        let queue = &config.queue;
+        Self {
+            capacity: queue.capacity,
+            pacing: Pacing { batch: queue.batch_size, tick_ms: queue.tick_ms },
+            heartbeat_timeout_ms: queue.heartbeat_timeout_seconds * 1000,
+            max_evict_per_tick: queue.max_evict_per_tick,
+            idle_ttl_ms: queue.idle_ttl_seconds * 1000,
+            token_ttl_seconds: config.token.ttl_seconds,
+            lease_ms: config.upstream.lease_ms(),
+        }
+    }
+
+    /// How long the tick lock holds at most: 0.95 of a tick, and of 2 s (DESIGN 5).
+    pub fn lock_ms(&self) -> u64 {
+        self.pacing.tick_ms.min(2000) * 95 / 100
+    }
+
+    /// A pulse older than this means that nobody could poll for a while.
+    pub fn pulse_limit_ms(&self) -> u64 {
+        (3 * self.pacing.tick_ms).min(self.heartbeat_timeout_ms / 3)
+    }
+}
