@@ -1,0 +1,58 @@
+-- What every script of a target begins with: its keys, its rules, the time.
+--
+-- KEYS   1 waiting         ZSET userId -> number        who waits; the only order there is
+--        2 heartbeat       ZSET userId -> ms            last poll
+--        3 admitted_count  string                       the mark: numbers up to here are admitted
+--        4 seq             string                       last number given; without it the target has no queue
+--        5 passes          ZSET userId -> expiry (s)    live passes
+--        6 floors          ZSET userId -> floor (s)     a pass with expiry <= floor is spent or revoked
+--        7 claims          hash userId -> "nonce expiry lease_until(ms)"
+--        8 marks           ZSET "number:ms" -> number   sparse entry times
+--        9 stats           hash                         counters, pacing, pulse and grace, waits
+--       10 settings        hash, no TTL                 the operator's overrides
+-- ARGV   1 now (ms) for tests, '' for the server's clock    2 idle_ttl_ms   3 batch   4 tick_ms   5 capacity
+--        6 heartbeat_timeout_ms   7 token_ttl_s   8 max_evict_per_tick      then the script's own, from 9 on
+assert(#KEYS == 10 and #ARGV >= 8, 'a target script takes 10 keys and at least 8 arguments')
+
+local waiting, heartbeat, admitted_count, seq, passes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local floors, claims, marks, stats, settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+
+local now = tonumber(ARGV[1])
+if not now then
+  local time = redis.call('TIME')
+  now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+local now_s = math.floor(now / 1000)
+
+local idle_ttl_ms = tonumber(ARGV[2])
+local heartbeat_timeout_ms = tonumber(ARGV[6])
+local token_ttl_s = tonumber(ARGV[7])
+local max_evict = tonumber(ARGV[8])
+
+local overrides = redis.call('HMGET', settings, 'batch_size', 'tick_ms', 'capacity', 'max_active', 'paused')
+local batch = tonumber(overrides[1]) or tonumber(ARGV[3])
+local tick_ms = tonumber(overrides[2]) or tonumber(ARGV[4])
+local capacity = tonumber(overrides[3]) or tonumber(ARGV[5])
+local max_active = tonumber(overrides[4])
+local paused = overrides[5] == '1'
+
+local mark = tonumber(redis.call('GET', admitted_count)) or 0
+
+-- Keeps the target for another idle time. Only people's calls do this, never ticks.
+local function slide()
+  for i = 1, 9 do
+    redis.call('PEXPIRE', KEYS[i], idle_ttl_ms)
+  end
+end
+
+-- How many more people may be inside, counting those who have been admitted and have not polled yet.
+local function room()
+  if paused then
+    return 0
+  end
+  if not max_active then
+    return batch
+  end
+  local inside = redis.call('ZCOUNT', passes, '(' .. now_s, '+inf') + redis.call('ZCOUNT', waiting, '-inf', mark)
+  return math.max(0, math.min(batch, max_active - inside))
+end
