@@ -1,16 +1,57 @@
 //! Configuration: what can be set, where it comes from, and whether it makes sense (DESIGN 9).
 //!
-//! `config/default.toml` documents every key and is the default; then a file; then `VQ_SECTION__KEY` variables.
+//! `config/default.toml` documents every key and is the default; then what the command changes (`demo` is embedded and
+//! on); then a file; then `VQ_SECTION__KEY` variables. Every mistake is named with its key and where it came from: first
+//! all that cannot be read, then all that make no sense. No secret's value is ever shown.
+//!
+//! Here: reading and judging. Not here: the process's environment (the caller hands it in), nor anything that must
+//! ask the network, such as how Redis itself is configured.
 
+mod error;
+mod layers;
 mod sections;
+mod value;
 
+use std::path::Path;
+
+pub use error::{ConfigErrors, Origin, Problem};
+pub use layers::Setting;
 pub use sections::*;
 
-use serde::Deserialize;
+use self::{error::Problems, layers::Layers};
+
+/// The default, as it is written down for people.
+pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
+
+/// What the process is started for: `demo` and `serve` have different defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Redis, no built-in shop, the flag off.
+    Serve,
+    /// The embedded store, the built-in shop, the flag on.
+    Demo,
+}
+
+impl Mode {
+    /// What this command sets where neither a file nor a variable does.
+    const fn defaults(self) -> &'static str {
+        match self {
+            Self::Serve => "store.kind = 'redis'\ndemo_shop.enabled = false",
+            Self::Demo => "store.kind = 'embedded'\ndemo_shop.enabled = true\nflags.virtual_queue_enabled = true",
+        }
+    }
+
+    /// The command's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Demo => "demo",
+        }
+    }
+}
 
 /// The whole configuration, one field a section.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone)]
 pub struct Config {
     /// Where we listen.
     pub server: ServerConfig,
@@ -36,4 +77,106 @@ pub struct Config {
     pub admin: AdminConfig,
     /// The log.
     pub log: LogConfig,
+    /// Every setting as it was read.
+    settings: Vec<Setting>,
 }
+
+impl Config {
+    /// Reads the default, what `mode` changes, `file` and the variables in `env`, in this order, and judges the whole.
+    /// Variables that do not begin with `VQ_` are none of ours.
+    ///
+    /// # Errors
+    /// [`ConfigErrors`]: every mistake found.
+    pub fn load(
+        file: Option<&Path>,
+        env: impl IntoIterator<Item = (String, String)>,
+        mode: Mode,
+    ) -> Result<Self, ConfigErrors> {
+        let mut layers = Layers::of_default();
+        layers.add_toml(mode.defaults(), &Origin::Command(mode));
+        if let Some(path) = file {
+            layers.add_file(path);
+        }
+        layers.add_variables(env);
+        let config = Self::read(layers)?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// `config/default.toml` alone, as tests and users of the library start from: change the public fields, then
+    /// [`Self::validate`]. What the commands differ in (`store.kind`, `demo_shop.enabled`) is not set.
+    pub fn parse_default() -> Self {
+        Self::read(Layers::of_default()).expect("a test reads config/default.toml")
+    }
+
+    /// Whether the settings make sense, each alone and together.
+    ///
+    /// # Errors
+    /// [`ConfigErrors`]: every setting that does not.
+    pub fn validate(&self) -> Result<(), ConfigErrors> {
+        let mut problems = Problems::default();
+        self.server.validate(&mut problems);
+        self.redis.validate(&mut problems);
+        self.queue.validate(&mut problems);
+        self.token.validate(&mut problems);
+        self.upstream.validate(&mut problems);
+        self.demo_shop.validate(&mut problems);
+        self.load_shedding.validate(&mut problems);
+        self.admin.validate(&mut problems);
+        self.log.validate(&mut problems);
+        self.validate_together(&mut problems);
+        problems
+            .into_result(|key| self.settings.iter().find(|seen| seen.key == key).and_then(|seen| seen.origin.clone()))
+    }
+
+    /// The rules that tie one section to another.
+    fn validate_together(&self, problems: &mut Problems) {
+        if self.store.kind == Some(StoreKind::Redis) && self.token.secret.is_none() {
+            problems.add(
+                "token.secret",
+                "must be set with the Redis store, the same on every replica: at least 32 bytes, for instance from \
+                 `openssl rand -base64 48`",
+            );
+        }
+        let (idle_ms, lease_ms) = (self.queue.idle_ttl_seconds.saturating_mul(1000), self.upstream.lease_ms());
+        let pass_ms = self.token.ttl_seconds.saturating_mul(1000).saturating_add(lease_ms);
+        if idle_ms < pass_ms {
+            problems.add(
+                "queue.idle_ttl_seconds",
+                format!(
+                    "must be at least {}, not {}: token.ttl_seconds and the longest purchase (upstream.timeout_ms and \
+                     5 s); a target forgotten earlier would forget which passes were used",
+                    pass_ms.div_ceil(1000),
+                    self.queue.idle_ttl_seconds
+                ),
+            );
+        }
+    }
+
+    /// Every setting as it was read, with where it came from; secrets only as set or not.
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    fn read(mut layers: Layers) -> Result<Self, ConfigErrors> {
+        let config = Self {
+            server: ServerConfig::read(&mut layers.section("server")),
+            store: StoreConfig::read(&mut layers.section("store")),
+            redis: RedisConfig::read(&mut layers.section("redis")),
+            queue: QueueConfig::read(&mut layers.section("queue")),
+            token: TokenConfig::read(&mut layers.section("token")),
+            limited_drop: LimitedDropConfig::read(&mut layers.section("limited_drop")),
+            flags: FlagsConfig::read(&mut layers.section("flags")),
+            upstream: UpstreamConfig::read(&mut layers.section("upstream")),
+            demo_shop: DemoShopConfig::read(&mut layers.section("demo_shop")),
+            load_shedding: LoadSheddingConfig::read(&mut layers.section("load_shedding")),
+            admin: AdminConfig::read(&mut layers.section("admin")),
+            log: LogConfig::read(&mut layers.section("log")),
+            settings: Vec::new(),
+        };
+        Ok(Self { settings: layers.finish()?, ..config })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+use crate::config::{error::Problems, layers::SectionReader};
+
+/// The queue's rules.
+#[derive(Debug, Clone)]
+pub struct QueueConfig {
+    /// How many may wait for one target.
+    pub capacity: u64,
+    /// People a tick (1..=10000).
+    pub batch_size: u64,
+    /// Milliseconds a tick (500..=60000).
+    pub tick_ms: u64,
+    /// Seconds without a poll after which a place is lost.
+    pub heartbeat_timeout_seconds: u64,
+    /// Silent people a tick evicts at most.
+    pub max_evict_per_tick: u64,
+    /// Seconds after which an unused target is forgotten.
+    pub idle_ttl_seconds: u64,
+    /// How many targets may have a queue at a time.
+    pub max_active_targets: u64,
+}
+
+impl QueueConfig {
+    pub(in crate::config) fn read(section: &mut SectionReader<'_>) -> Self {
+        Self {
+            capacity: section.get("capacity"),
+            batch_size: section.get("batch_size"),
+            tick_ms: section.get("tick_ms"),
+            heartbeat_timeout_seconds: section.get("heartbeat_timeout_seconds"),
+            max_evict_per_tick: section.get("max_evict_per_tick"),
+            idle_ttl_seconds: section.get("idle_ttl_seconds"),
+            max_active_targets: section.get("max_active_targets"),
+        }
+    }
+
+    pub(in crate::config) fn validate(&self, problems: &mut Problems) {
+        problems.check_range("queue.capacity", self.capacity, 1..=1_000_000_000);
+        problems.check_range("queue.batch_size", self.batch_size, 1..=10_000);
+        problems.check_range("queue.tick_ms", self.tick_ms, 500..=60_000);
+        problems.check_range("queue.heartbeat_timeout_seconds", self.heartbeat_timeout_seconds, 1..=86_400);
+        problems.check_range("queue.max_evict_per_tick", self.max_evict_per_tick, 1..=1_000_000);
+        problems.check_range("queue.idle_ttl_seconds", self.idle_ttl_seconds, 1..=2_592_000);
+        problems.check_range("queue.max_active_targets", self.max_active_targets, 1..=1_000_000);
+        // A silence is told from an outage by missing ticks (DESIGN 5): several must fit into the timeout.
+        let longest_tick_ms = self.heartbeat_timeout_seconds.saturating_mul(1000) / 6;
+        if self.tick_ms > longest_tick_ms {
+            problems.add(
+                "queue.tick_ms",
+                format!(
+                    "must be at most {longest_tick_ms}, a sixth of queue.heartbeat_timeout_seconds ({}), not {}",
+                    self.heartbeat_timeout_seconds, self.tick_ms
+                ),
+            );
+        }
+        if self.idle_ttl_seconds < self.heartbeat_timeout_seconds {
+            problems.add(
+                "queue.idle_ttl_seconds",
+                format!(
+                    "must be at least {}, queue.heartbeat_timeout_seconds, not {}: a target would be forgotten before \
+                     the people in it",
+                    self.heartbeat_timeout_seconds, self.idle_ttl_seconds
+                ),
+            );
+        }
+    }
+}

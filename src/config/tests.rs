@@ -1,0 +1,333 @@
+use secrecy::ExposeSecret;
+
+use super::*;
+
+const SECRET: &str = "0123456789012345678901234567890123456789";
+
+fn env(variables: &[(&str, &str)]) -> Vec<(String, String)> {
+    variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// Loads for `serve` with a good secret, a file with `toml` in it, and `variables`.
+fn load(toml: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), toml).expect("a writable file");
+    let mut variables = env(variables);
+    variables.insert(0, ("VQ_TOKEN__SECRET".to_owned(), SECRET.to_owned()));
+    Config::load(Some(file.path()), variables, Mode::Serve)
+}
+
+/// The mistakes as `key: what` lines.
+fn mistakes(toml: &str, variables: &[(&str, &str)]) -> Vec<String> {
+    let errors = load(toml, variables).expect_err("a mistake");
+    errors.problems().iter().map(|problem| format!("{}: {}", problem.key, problem.what)).collect()
+}
+
+#[test]
+fn the_default_file_holds_the_documented_defaults() {
+    let config = Config::parse_default();
+    assert_eq!(config.validate(), Ok(()));
+    assert_eq!((config.server.host.as_str(), config.server.port), ("127.0.0.1", 8080));
+    assert_eq!((config.server.workers, config.server.shutdown_grace_seconds), (0, 30));
+    assert_eq!((config.server.management_port, config.store.kind), (None, None));
+    assert_eq!((config.redis.connect_timeout_ms, config.redis.command_timeout_ms), (500, 200));
+    assert_eq!((config.redis.mode, config.redis.on_failure), (RedisMode::Standalone, OnFailure::Open));
+    let queue = &config.queue;
+    assert_eq!((queue.capacity, queue.batch_size, queue.tick_ms), (100_000, 100, 2000));
+    assert_eq!((queue.heartbeat_timeout_seconds, queue.max_evict_per_tick), (60, 1000));
+    assert_eq!((queue.idle_ttl_seconds, queue.max_active_targets), (1800, 1000));
+    let token = &config.token;
+    assert!(token.secret.is_none() && token.also_accepted.is_empty());
+    assert_eq!((token.ttl_seconds, token.single_use, token.cookie), (300, true, false));
+    assert!(config.limited_drop.enabled && !config.flags.virtual_queue_enabled);
+    assert_eq!((config.upstream.timeout_ms, config.upstream.lease_ms()), (10_000, 15_000));
+    assert_eq!((config.demo_shop.enabled, config.demo_shop.stock), (None, 100));
+    assert_eq!(config.demo_shop.database, None);
+    assert_eq!(config.load_shedding.max_concurrent_requests, 200);
+    assert!(config.admin.token.is_none());
+    assert_eq!((config.log.format, config.log.level.as_str()), (LogFormat::Text, "info"));
+}
+
+#[test]
+fn the_default_file_documents_every_key_and_no_other() {
+    let mut section = String::new();
+    let mut documented = Vec::new();
+    for line in DEFAULT_TOML.lines() {
+        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            section = name.to_owned();
+        } else if let Some((key, _)) = line.trim_start_matches("# ").split_once(" = ")
+            && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        {
+            documented.push(format!("{section}.{key}"));
+        }
+    }
+    documented.sort_unstable();
+    let mut known: Vec<String> = Config::parse_default().settings().iter().map(|seen| seen.key.clone()).collect();
+    known.sort_unstable();
+    assert_eq!(documented, known);
+}
+
+#[test]
+fn variables_win_over_the_file_and_the_file_over_the_default() {
+    let toml = "[queue]\nbatch_size = 7\ncapacity = 9\n[token]\nsingle_use = false\nalso_accepted = ['a-secret-that-has-more-than-32-bytes']";
+    let config = load(toml, &[("VQ_QUEUE__BATCH_SIZE", "8"), ("VQ_SERVER__MANAGEMENT_PORT", "9090")]).expect("good");
+    assert_eq!((config.queue.batch_size, config.queue.capacity, config.queue.tick_ms), (8, 9, 2000));
+    assert!(!config.token.single_use);
+    assert_eq!(config.token.also_accepted.len(), 1);
+    assert_eq!(config.server.management_port, Some(9090));
+    let origin =
+        |key: &str| config.settings().iter().find(|seen| seen.key == key).expect("known").origin.clone().expect("set");
+    assert_eq!(origin("queue.batch_size"), Origin::Variable("VQ_QUEUE__BATCH_SIZE".to_owned()));
+    assert!(matches!(origin("queue.capacity"), Origin::File(_)));
+    assert_eq!(origin("queue.tick_ms"), Origin::Default);
+    assert_eq!(origin("store.kind"), Origin::Command(Mode::Serve));
+}
+
+#[test]
+fn each_command_has_its_defaults_and_explicit_settings_win_over_them() {
+    let of = |mode, variables: &[(&str, &str)]| {
+        let mut variables = env(variables);
+        variables.push(("VQ_TOKEN__SECRET".to_owned(), SECRET.to_owned()));
+        let config = Config::load(None, variables, mode).expect("good");
+        (config.store.kind, config.demo_shop.enabled, config.flags.virtual_queue_enabled)
+    };
+    assert_eq!(of(Mode::Serve, &[]), (Some(StoreKind::Redis), Some(false), false));
+    assert_eq!(of(Mode::Demo, &[]), (Some(StoreKind::Embedded), Some(true), true));
+    let opposite =
+        |kind, on| [("VQ_STORE__KIND", kind), ("VQ_DEMO_SHOP__ENABLED", on), ("VQ_FLAGS__VIRTUAL_QUEUE_ENABLED", on)];
+    assert_eq!(of(Mode::Serve, &opposite("embedded", "true")), (Some(StoreKind::Embedded), Some(true), true));
+    assert_eq!(of(Mode::Demo, &opposite("redis", "false")), (Some(StoreKind::Redis), Some(false), false));
+}
+
+#[test]
+fn a_text_in_a_variable_is_taken_as_it_stands() {
+    let config = load("", &[("VQ_ADMIN__TOKEN", "12345678901234567890"), ("VQ_DEMO_SHOP__DATABASE", "1.5")]);
+    let config = config.expect("good");
+    assert_eq!(config.token.secret.expect("set").expose_secret(), SECRET, "a secret of digits stays a text");
+    assert_eq!(config.admin.token.expect("set").expose_secret(), "12345678901234567890");
+    assert_eq!(config.demo_shop.database.as_deref(), Some(Path::new("1.5")));
+}
+
+#[test]
+fn a_list_in_a_variable_is_an_array_or_has_commas() {
+    let (one, two) = ("1".repeat(32), "2".repeat(33));
+    for text in [format!("{one},{two}"), format!(" {one} , {two}, "), format!("[\"{one}\", '{two}']")] {
+        let config = load("", &[("VQ_TOKEN__ALSO_ACCEPTED", &text)]).expect("good");
+        let read: Vec<&str> = config.token.also_accepted.iter().map(ExposeSecret::expose_secret).collect();
+        assert_eq!(read, [&one, &two], "{text}");
+    }
+    assert!(load("", &[("VQ_TOKEN__ALSO_ACCEPTED", "")]).expect("good").token.also_accepted.is_empty());
+    for broken in ["[\"hunter2hunter2", "['hunter2hunter2']\nmore = 1", "[12345]", "['hunter2hunter2', 7]"] {
+        let found = mistakes("", &[("VQ_TOKEN__ALSO_ACCEPTED", broken)]);
+        assert!(found.len() == 1 && found[0].starts_with("token.also_accepted: must be a list"), "{found:?}");
+        assert!(!found[0].contains("hunter2") && !found[0].contains("12345"), "{found:?}");
+    }
+}
+
+#[test]
+fn an_empty_variable_takes_back_an_optional_setting() {
+    let toml = "[server]\nmanagement_port = 9090\n[admin]\ntoken = 'sixteen-or-more-bytes'";
+    let config = load(toml, &[("VQ_SERVER__MANAGEMENT_PORT", ""), ("VQ_ADMIN__TOKEN", "")]).expect("good");
+    assert!(config.server.management_port.is_none() && config.admin.token.is_none());
+}
+
+#[test]
+fn variables_of_others_are_none_of_ours() {
+    assert!(load("", &[("PATH", "/bin"), ("VQX", "1"), ("vq_queue__tick_ms", "1")]).is_ok());
+}
+
+#[test]
+fn an_unknown_variable_is_a_mistake() {
+    for (name, key) in [
+        ("VQ_QUEUE__TICKS", "queue.ticks"),
+        ("VQ_QUEUE_TICK_MS", "queue_tick_ms"),
+        ("VQ_QUEUE__TICK__MS", "queue.tick__ms"),
+        ("VQ_queue__tick_ms", "queue.tick_ms"),
+        ("VQ_QUEUE", "queue"),
+        ("VQ_TICK_MS", "tick_ms"),
+        ("VQ_REDIS__NODES", "redis.nodes"),
+        ("VQ_UPSTREAM__URL", "upstream.url"),
+        ("VQ_", ""),
+    ] {
+        let errors = load("", &[(name, "2000")]).expect_err(name);
+        assert_eq!(errors.problems().len(), 1, "{errors}");
+        let problem = &errors.problems()[0];
+        assert_eq!((problem.key.as_str(), &problem.origin), (key, &Some(Origin::Variable(name.to_owned()))));
+        assert!(problem.what.starts_with("is not a setting"), "{problem}");
+    }
+}
+
+#[test]
+fn an_unknown_key_in_a_file_is_a_mistake() {
+    for (toml, key) in [
+        ("queue.ticks = 1", "queue.ticks"),
+        ("tick_ms = 1", "tick_ms"),
+        ("queue = 1", "queue"),
+        ("[queues]", "queues"),
+        ("[queues]\ntick_ms = 1", "queues.tick_ms"),
+        ("[queue.tick_ms2]\na = 1", "queue.tick_ms2"),
+        ("[redis]\nsentinel_master = 'a'", "redis.sentinel_master"),
+        ("[redis]\nreplicas = 2", "redis.replicas"),
+    ] {
+        let found = mistakes(toml, &[]);
+        assert!(found.len() == 1 && found[0].starts_with(&format!("{key}: is not a setting")), "{toml}: {found:?}");
+    }
+    assert!(load("[queue]\n[token]", &[]).is_ok(), "an empty section says nothing");
+}
+
+#[test]
+fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
+    for (toml, expected) in [
+        ("queue.batch_size = 0", "queue.batch_size: must be from 1 to 10000, not 0"),
+        ("queue.batch_size = 10001", "queue.batch_size: must be from 1 to 10000, not 10001"),
+        ("queue.batch_size = -1", "queue.batch_size: must be a whole number from 0 to 18446744073709551615, not -1"),
+        ("queue.batch_size = 1.5", "queue.batch_size: must be a whole number from 0 to 18446744073709551615, not 1.5"),
+        (
+            "queue.batch_size = '1'",
+            "queue.batch_size: must be a whole number from 0 to 18446744073709551615, not \"1\"",
+        ),
+        ("queue.tick_ms = 499", "queue.tick_ms: must be from 500 to 60000, not 499"),
+        (
+            "queue.tick_ms = 10001",
+            "queue.tick_ms: must be at most 10000, a sixth of queue.heartbeat_timeout_seconds (60), not 10001",
+        ),
+        ("queue.capacity = 0", "queue.capacity: must be from 1 to 1000000000, not 0"),
+        ("queue.max_evict_per_tick = 0", "queue.max_evict_per_tick: must be from 1 to 1000000, not 0"),
+        ("queue.max_active_targets = 0", "queue.max_active_targets: must be from 1 to 1000000, not 0"),
+        (
+            "queue.idle_ttl_seconds = 314",
+            "queue.idle_ttl_seconds: must be at least 315, not 314: token.ttl_seconds and the longest purchase \
+             (upstream.timeout_ms and 5 s); a target forgotten earlier would forget which passes were used",
+        ),
+        (
+            "queue.idle_ttl_seconds = 59\ntoken.ttl_seconds = 1",
+            "queue.idle_ttl_seconds: must be at least 60, queue.heartbeat_timeout_seconds, not 59: a target would be \
+             forgotten before the people in it",
+        ),
+        ("token.ttl_seconds = 0", "token.ttl_seconds: must be from 1 to 86400, not 0"),
+        ("token.single_use = 1", "token.single_use: must be true or false, not 1"),
+        ("redis.pool_size = 0", "redis.pool_size: must be from 1 to 1000, not 0"),
+        ("redis.command_timeout_ms = 0", "redis.command_timeout_ms: must be from 1 to 60000, not 0"),
+        (
+            "redis.mode = 'cluster'",
+            "redis.mode: must be \"standalone\" (this version does not have the others yet), not \"cluster\"",
+        ),
+        (
+            "redis.on_failure = 'closed'",
+            "redis.on_failure: must be \"open\" (this version does not have the others yet), not \"closed\"",
+        ),
+        ("store.kind = 'mysql'", "store.kind: must be \"redis\" or \"embedded\", not \"mysql\""),
+        ("server.port = 65536", "server.port: must be a whole number from 0 to 65535, not 65536"),
+        ("server.host = ''", "server.host: must be an address or a host name, not \"\""),
+        (
+            "server.management_port = 8080",
+            "server.management_port: must differ from server.port (8080); leave it out to have one port for both",
+        ),
+        ("demo_shop.stock = 0", "demo_shop.stock: must be from 1 to 1000000000, not 0"),
+        (
+            "load_shedding.max_concurrent_requests = 0",
+            "load_shedding.max_concurrent_requests: must be from 1 to 1000000, not 0",
+        ),
+        ("log.format = 'xml'", "log.format: must be \"text\" or \"json\", not \"xml\""),
+        ("log.level = 3", "log.level: must be a text, in quotes, not 3"),
+        (
+            "log.level = 'inof'",
+            "log.level: must be off, error, warn, info, debug, trace, or a filter such as info,virtual_queue=debug, \
+             not \"inof\"",
+        ),
+    ] {
+        assert_eq!(mistakes(toml, &[]), [expected], "{toml}");
+    }
+}
+
+#[test]
+fn the_bounds_themselves_are_allowed() {
+    for toml in [
+        "queue.batch_size = 1\nqueue.tick_ms = 500\nqueue.heartbeat_timeout_seconds = 3",
+        "queue.batch_size = 10000\nqueue.tick_ms = 60000\nqueue.heartbeat_timeout_seconds = 360",
+        "queue.idle_ttl_seconds = 315",
+        "token.ttl_seconds = 1",
+        "token.ttl_seconds = 86400\nqueue.idle_ttl_seconds = 86415",
+        "server.port = 0\nserver.management_port = 0",
+        "log.level = 'info,virtual_queue=debug'",
+        "log.level = 'off'",
+        "admin.token = '1234567890123456'",
+    ] {
+        assert!(load(toml, &[]).is_ok(), "{toml}: {:?}", load(toml, &[]));
+    }
+}
+
+#[test]
+fn a_number_or_a_switch_in_a_variable_is_read_as_one() {
+    let found = mistakes("", &[("VQ_QUEUE__TICK_MS", "2s"), ("VQ_TOKEN__COOKIE", "yes"), ("VQ_SERVER__PORT", "")]);
+    assert_eq!(
+        found,
+        [
+            "server.port: must be a whole number from 0 to 65535, not \"\"",
+            "queue.tick_ms: must be a whole number from 0 to 18446744073709551615, not \"2s\"",
+            "token.cookie: must be true or false, not \"yes\"",
+        ],
+        "all of them at once"
+    );
+}
+
+#[test]
+fn the_redis_store_needs_a_secret_and_the_embedded_one_makes_its_own() {
+    let errors = Config::load(None, [], Mode::Serve).expect_err("no secret");
+    assert!(errors.to_string().contains("token.secret (not set): must be set with the Redis store"), "{errors}");
+    assert!(Config::load(None, env(&[("VQ_TOKEN__SECRET", "")]), Mode::Serve).is_err());
+    assert!(Config::load(None, [], Mode::Demo).is_ok());
+    assert!(Config::load(None, env(&[("VQ_STORE__KIND", "embedded")]), Mode::Serve).is_ok());
+    assert!(Config::load(None, env(&[("VQ_STORE__KIND", "redis")]), Mode::Demo).is_err());
+}
+
+#[test]
+fn no_mistake_and_no_debug_output_shows_a_secret() {
+    let short = "hunter2";
+    for (toml, key) in [
+        ("token.secret = 'hunter2'", "token.secret"),
+        ("token.secret = ['hunter2']", "token.secret"),
+        ("token.also_accepted = ['hunter2']", "token.also_accepted"),
+        ("token.also_accepted = 'hunter2'", "token.also_accepted"),
+        ("admin.token = 'hunter2'", "admin.token"),
+        ("redis.url = 'http://app:hunter2@host'", "redis.url"),
+        ("redis.url = 'rediss://app:hunter2@host'", "redis.url"),
+        ("token.secret = 'hunter2", ""),
+        ("token.secret = hunter2", ""),
+        ("[token]\nsecret = 'a'\nsecret = 'hunter2'", ""),
+        ("token.secrets = 'hunter2'", "token.secrets"),
+    ] {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), toml).expect("a writable file");
+        let errors = Config::load(Some(file.path()), [], Mode::Demo).expect_err(toml);
+        assert_eq!(errors.problems()[0].key, key, "{errors}");
+        assert_eq!(errors.problems()[0].origin, Some(Origin::File(file.path().to_owned())), "{errors}");
+        assert!(!errors.to_string().contains(short) && !format!("{errors:?}").contains(short), "{errors}");
+    }
+    let toml = "[redis]\nurl = 'redis://app:hunter2@host'\n[admin]\ntoken = 'hunter2hunter2hunter2'\n[token]\nalso_accepted = ['hunter2hunter2hunter2hunter2hunter2']";
+    let config = load(toml, &[("VQ_TOKEN__SECRET", "hunter2hunter2hunter2hunter2hunter2")]).expect("good");
+    assert!(!format!("{config:?}").contains(short) && !config.redis.address().contains(short));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_a_mistake() {
+    let errors = Config::load(Some(Path::new("does/not/exist.toml")), [], Mode::Demo).expect_err("no such file");
+    assert!(errors.to_string().contains("does/not/exist.toml: cannot be read"), "{errors}");
+    let errors = load("[queue]\n\ntick_ms = \n", &[]).expect_err("not TOML");
+    assert!(errors.to_string().contains(": line 3 is not TOML"), "{errors}");
+}
+
+#[test]
+fn settings_changed_in_code_are_judged_the_same_way() {
+    let mut config = Config::parse_default();
+    config.queue.tick_ms = 1;
+    config.queue.heartbeat_timeout_seconds = u64::MAX;
+    config.upstream.timeout_ms = u64::MAX;
+    let errors = config.validate().expect_err("three mistakes");
+    let keys: Vec<&str> = errors.problems().iter().map(|problem| problem.key.as_str()).collect();
+    assert!(
+        ["queue.tick_ms", "queue.heartbeat_timeout_seconds", "upstream.timeout_ms"]
+            .iter()
+            .all(|key| keys.contains(key))
+    );
+}
