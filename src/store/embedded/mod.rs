@@ -1,0 +1,247 @@
+//! The queue in memory: for the demo, a single node, and tests.
+//!
+//! It answers exactly as the scripts on Redis do; `tests/it/store_contract.rs` and `store_model.rs` hold both to it.
+//! Here: which targets there are, and one lock each. Not here: what a call does to a target (see [`target`]).
+
+mod life;
+mod line;
+mod rules;
+mod scored;
+mod target;
+mod tick;
+mod waiting;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+
+use self::{life::Visit, rules::InForce, target::Target};
+use super::{
+    Claim, Departure, Place, QueueRules, Settled, Settlement, StoreError, Sweep, Tick, TickLock, VirtualQueueStore,
+};
+use crate::{
+    clock::StoreClock,
+    domain::{QueueStats, QueueTarget, UserId},
+    metrics::{Metrics, TokenEvent},
+};
+
+pub use rules::Overrides;
+
+/// All targets of this process. It never fails, and forgets everything when the process ends.
+#[derive(Debug)]
+pub struct EmbeddedStore {
+    rules: QueueRules,
+    clock: StoreClock,
+    metrics: Arc<Metrics>,
+    targets: RwLock<HashMap<QueueTarget, Arc<Mutex<Target>>>>,
+    /// What the pumps look after.
+    active: Mutex<HashSet<QueueTarget>>,
+    /// Tick locks: whose, and until when (ms).
+    ticking: Mutex<HashMap<QueueTarget, (String, u64)>>,
+}
+
+impl EmbeddedStore {
+    /// An empty store that takes the time from `clock`.
+    pub fn new(rules: QueueRules, clock: StoreClock, metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self {
+            rules,
+            clock,
+            metrics,
+            targets: RwLock::default(),
+            active: Mutex::default(),
+            ticking: Mutex::default(),
+        })
+    }
+
+    /// Sets an operator's overrides for a target, all at once; [`Overrides::default`] takes them back.
+    pub fn set_overrides(&self, target: QueueTarget, overrides: Overrides) {
+        let set = (overrides != Overrides::default()).then_some(overrides);
+        self.create(target, |kept, _| kept.overrides = set);
+    }
+
+    /// Does something with a target if there is one.
+    fn find<T>(&self, target: QueueTarget, what: impl FnOnce(&mut Target, &InForce<'_>) -> T) -> Option<T> {
+        let kept = self.targets.read().unwrap_or_else(PoisonError::into_inner).get(&target).cloned()?;
+        Some(self.with(&kept, what))
+    }
+
+    /// Does something with a target; there is one afterwards.
+    fn create<T>(&self, target: QueueTarget, what: impl FnOnce(&mut Target, &InForce<'_>) -> T) -> T {
+        let known = self.targets.read().unwrap_or_else(PoisonError::into_inner).get(&target).cloned();
+        let kept = known.unwrap_or_else(|| {
+            let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
+            targets.entry(target).or_default().clone()
+        });
+        self.with(&kept, what)
+    }
+
+    fn with<T>(&self, kept: &Mutex<Target>, what: impl FnOnce(&mut Target, &InForce<'_>) -> T) -> T {
+        let mut kept = lock(kept);
+        let now = self.clock.now_ms();
+        kept.settle_idle(now);
+        let overrides = kept.overrides;
+        what(&mut kept, &InForce::new(&self.rules, overrides.as_ref(), now))
+    }
+
+    /// What a visit means to the one who came, after it is counted.
+    fn answer(&self, target: QueueTarget, visit: Visit) -> Option<Place> {
+        match visit {
+            Visit::NotInQueue { expired } => {
+                self.metrics.tokens(target, TokenEvent::Expired, expired.into());
+                None
+            }
+            Visit::Waiting(position) => Some(Place::Waiting(position)),
+            Visit::Issued { expires_at, wait_ms } => {
+                self.metrics.tokens(target, TokenEvent::Issued, 1);
+                if let Some(wait_ms) = wait_ms {
+                    self.metrics.waited(target, Duration::from_millis(wait_ms));
+                }
+                Some(Place::Admitted { expires_at })
+            }
+            Visit::LivePass { expires_at } => Some(Place::Admitted { expires_at }),
+        }
+    }
+}
+
+/// Locks, also after a panic elsewhere: one broken call must not stop a whole queue.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[async_trait]
+impl VirtualQueueStore for EmbeddedStore {
+    async fn enter_if_absent(&self, target: QueueTarget, user: UserId) -> Result<Option<Place>, StoreError> {
+        let (visit, new) = self.create(target, |kept, force| kept.enter(force, user));
+        Ok(self.answer(target, visit).or(new.map(Place::Waiting)))
+    }
+
+    async fn status(&self, target: QueueTarget, user: UserId) -> Result<Option<Place>, StoreError> {
+        let visit = self.find(target, |kept, force| kept.status(force, user));
+        Ok(visit.and_then(|visit| self.answer(target, visit)))
+    }
+
+    async fn leave(&self, target: QueueTarget, user: UserId) -> Result<Departure, StoreError> {
+        let departure = self.find(target, |kept, force| kept.leave(force, user)).unwrap_or(Departure::WasNotHere);
+        if departure == Departure::GaveUpPass {
+            self.metrics.tokens(target, TokenEvent::Revoked, 1);
+        }
+        Ok(departure)
+    }
+
+    async fn claim(
+        &self,
+        target: QueueTarget,
+        user: UserId,
+        expires_at: u64,
+        nonce: &str,
+    ) -> Result<Claim, StoreError> {
+        Ok(self.create(target, |kept, force| kept.claim(force, user, expires_at, nonce)))
+    }
+
+    async fn settle(
+        &self,
+        target: QueueTarget,
+        user: UserId,
+        expires_at: u64,
+        nonce: &str,
+        how: Settlement,
+    ) -> Result<Settled, StoreError> {
+        let settled = self.create(target, |kept, force| kept.settle(force, user, expires_at, nonce, how));
+        if settled == Settled::Consumed {
+            self.metrics.tokens(target, TokenEvent::Consumed, 1);
+        }
+        Ok(settled)
+    }
+
+    async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError> {
+        let stats = self.find(target, |kept, force| kept.stats(force));
+        Ok(stats.unwrap_or_else(|| QueueStats::unused(self.rules.capacity, self.rules.pacing, false)))
+    }
+
+    async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError> {
+        self.find(target, |kept, _| kept.count_direct(passes));
+        Ok(())
+    }
+
+    async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
+        let now = self.clock.now_ms();
+        let mut ticking = lock(&self.ticking);
+        match ticking.get(&target) {
+            Some((holder, until)) if *until > now => {
+                if holder == owner {
+                    Ok(TickLock::Ours)
+                } else {
+                    Ok(TickLock::HeldFor(Duration::from_millis(until - now)))
+                }
+            }
+            _ => {
+                ticking.insert(target, (owner.to_owned(), now + self.rules.lock_ms()));
+                Ok(TickLock::Ours)
+            }
+        }
+    }
+
+    async fn sweep_stale(&self, target: QueueTarget) -> Result<Sweep, StoreError> {
+        let sweep = self.find(target, |kept, force| kept.sweep(force));
+        let sweep = sweep.unwrap_or(Sweep { gone: true, ..Sweep::default() });
+        self.metrics.tokens(target, TokenEvent::Expired, sweep.expired);
+        Ok(sweep)
+    }
+
+    async fn advance_admission(&self, target: QueueTarget) -> Result<Tick, StoreError> {
+        Ok(self.find(target, |kept, force| kept.advance(force)).unwrap_or(Tick::Gone))
+    }
+
+    async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError> {
+        let now = self.clock.now_ms();
+        lock(&self.ticking).retain(|_, (_, until)| *until > now);
+        let mut active = lock(&self.active);
+        // Nobody can get hold of a target while the map is locked for writing, so one that nobody holds can go.
+        self.targets.write().unwrap_or_else(PoisonError::into_inner).retain(|target, kept| {
+            let unused = self.with(kept, |kept, _| {
+                if kept.is_alive() {
+                    active.insert(*target);
+                }
+                kept.is_empty()
+            });
+            !unused || Arc::strong_count(kept) > 1
+        });
+        Ok(active.iter().copied().collect())
+    }
+
+    async fn register_active(&self, target: QueueTarget, limit: Option<u64>) -> Result<bool, StoreError> {
+        let exempt = self.find(target, |kept, _| kept.overrides.is_some()).unwrap_or(false);
+        let mut active = lock(&self.active);
+        if active.contains(&target) {
+            return Ok(true);
+        }
+        if !exempt && limit.is_some_and(|limit| active.len() as u64 >= limit) {
+            return Ok(false);
+        }
+        active.insert(target);
+        Ok(true)
+    }
+
+    async fn retire(&self, target: QueueTarget) -> Result<bool, StoreError> {
+        let mut active = lock(&self.active);
+        let alive = self.find(target, |kept, _| kept.is_alive()).unwrap_or(false);
+        if alive {
+            active.insert(target);
+        } else {
+            active.remove(&target);
+        }
+        Ok(!alive)
+    }
+
+    fn is_degraded(&self) -> bool {
+        false
+    }
+
+    fn lost_at(&self) -> Option<Duration> {
+        None
+    }
+}

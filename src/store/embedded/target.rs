@@ -1,0 +1,188 @@
+//! All that is kept of one target: the life of its queue, who may not buy again, purchases under way, overrides.
+
+use std::collections::HashMap;
+
+use super::{
+    life::{Life, Visit},
+    rules::{InForce, Overrides},
+    scored::Scored,
+};
+use crate::{
+    domain::{QueuePosition, QueueStats, UserId},
+    store::{Claim, Departure, Settled, Settlement, Sweep, Tick},
+};
+
+/// A purchase under way.
+#[derive(Debug)]
+struct Held {
+    nonce: String,
+    lease_until: u64,
+}
+
+/// What is kept of one target.
+#[derive(Debug, Default)]
+pub(super) struct Target {
+    life: Option<Life>,
+    /// A pass that ends at or before its user's floor (s) is spent or revoked. Floors and claims outlive a life: they
+    /// belong to passes that may still be live, direct ones among them.
+    floors: Scored,
+    claims: HashMap<UserId, Held>,
+    /// When (ms) all but the overrides is forgotten, unless somebody calls before.
+    idle_at: Option<u64>,
+    pub(super) overrides: Option<Overrides>,
+}
+
+impl Target {
+    /// Forgets what has been idle for too long. Everything else relies on this having been called first.
+    pub(super) fn settle_idle(&mut self, now: u64) {
+        if self.idle_at.is_some_and(|at| now >= at) {
+            *self = Self { overrides: self.overrides, ..Self::default() };
+        }
+    }
+
+    /// Whether it has a queue.
+    pub(super) fn is_alive(&self) -> bool {
+        self.life.is_some()
+    }
+
+    /// Whether nothing would be lost without it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.life.is_none() && self.floors.is_empty() && self.claims.is_empty() && self.overrides.is_none()
+    }
+
+    /// Keeps the target for another idle time. Only people's calls do this, never ticks.
+    fn slide(&mut self, force: &InForce<'_>) {
+        self.idle_at = Some(force.now + force.rules.idle_ttl_ms);
+    }
+
+    fn floor(&self, user: UserId) -> u64 {
+        self.floors.get(user).unwrap_or(0)
+    }
+
+    /// `enter.lua`: what was there, and the new place of somebody who had nothing (`None`: the queue is full).
+    pub(super) fn enter(&mut self, force: &InForce<'_>, user: UserId) -> (Visit, Option<QueuePosition>) {
+        let visit = self.status(force, user);
+        if !matches!(visit, Visit::NotInQueue { .. }) || (self.life.is_none() && force.capacity == 0) {
+            return (visit, None);
+        }
+        let life = self.life.get_or_insert_with(|| Life::begin(force.pacing, force.now));
+        let place = life.add(force, user);
+        if place.is_some() {
+            self.slide(force);
+        }
+        (visit, place)
+    }
+
+    /// `status.lua`.
+    pub(super) fn status(&mut self, force: &InForce<'_>, user: UserId) -> Visit {
+        let floor = self.floor(user);
+        let Some(life) = &mut self.life else { return Visit::NotInQueue { expired: false } };
+        let visit = life.visit(force, user, floor);
+        if !matches!(visit, Visit::NotInQueue { .. }) {
+            self.slide(force);
+        }
+        visit
+    }
+
+    /// `leave.lua`.
+    pub(super) fn leave(&mut self, force: &InForce<'_>, user: UserId) -> Departure {
+        let Some(life) = &mut self.life else { return Departure::WasNotHere };
+        if life.waiting.remove(user) {
+            life.books.left += 1;
+            return Departure::GaveUpPlace;
+        }
+        // A pass that is over is the sweep's to count.
+        let Some(expires_at) = life.passes.get(user).filter(|at| *at > force.now_s()) else {
+            return Departure::WasNotHere;
+        };
+        life.passes.remove(user);
+        life.books.revoked += 1;
+        self.floors.set(user, self.floor(user).max(expires_at));
+        self.slide(force);
+        Departure::GaveUpPass
+    }
+
+    /// `claim.lua`.
+    pub(super) fn claim(&mut self, force: &InForce<'_>, user: UserId, expires_at: u64, nonce: &str) -> Claim {
+        if expires_at <= self.floor(user) {
+            return Claim::Spent;
+        }
+        if expires_at <= force.now_s() {
+            return Claim::Expired;
+        }
+        if self.claims.get(&user).is_some_and(|held| held.nonce != nonce && held.lease_until > force.now) {
+            return Claim::InUse;
+        }
+        let held = Held { nonce: nonce.to_owned(), lease_until: force.now + force.rules.lease_ms };
+        self.claims.insert(user, held);
+        self.slide(force);
+        Claim::Granted
+    }
+
+    /// `settle.lua`.
+    pub(super) fn settle(
+        &mut self,
+        force: &InForce<'_>,
+        user: UserId,
+        expires_at: u64,
+        nonce: &str,
+        how: Settlement,
+    ) -> Settled {
+        if self.claims.get(&user).is_some_and(|held| held.nonce == nonce) {
+            self.claims.remove(&user);
+        }
+        if how != Settlement::Spent || expires_at <= self.floor(user) {
+            return Settled::Nothing;
+        }
+        let floor = expires_at.max(force.now_s() + force.rules.token_ttl_seconds);
+        self.floors.set(user, floor);
+        self.slide(force);
+        let Some(life) = &mut self.life else { return Settled::Nothing };
+        if life.passes.get(user).is_some_and(|pass| pass <= floor) {
+            life.passes.remove(user);
+            life.books.consumed += 1;
+            Settled::Consumed
+        } else if expires_at > force.now_s() {
+            life.books.direct_consumed += 1;
+            Settled::DirectConsumed
+        } else {
+            Settled::Nothing
+        }
+    }
+
+    /// `stats.lua`.
+    pub(super) fn stats(&self, force: &InForce<'_>) -> QueueStats {
+        match &self.life {
+            Some(life) => life.stats(force),
+            None => QueueStats::unused(force.capacity, force.pacing, force.paused),
+        }
+    }
+
+    /// `direct.lua`.
+    pub(super) fn count_direct(&mut self, passes: u64) {
+        if let Some(life) = &mut self.life {
+            life.books.direct += passes;
+        }
+    }
+
+    /// `evict.lua`.
+    pub(super) fn sweep(&mut self, force: &InForce<'_>) -> Sweep {
+        let Some(life) = &mut self.life else { return Sweep { gone: true, ..Sweep::default() } };
+        let sweep = life.sweep(force);
+        // A floor in the past refuses only passes that are over anyway.
+        for user in self.floors.lowest(force.now_s(), super::tick::SWEEP_CHUNK) {
+            self.floors.remove(user);
+        }
+        // Few: a claim ends with its call, unless that died.
+        self.claims.retain(|_, held| held.lease_until > force.now);
+        sweep
+    }
+
+    /// `admit.lua`.
+    pub(super) fn advance(&mut self, force: &InForce<'_>) -> Tick {
+        match &mut self.life {
+            Some(life) => life.advance(force),
+            None => Tick::Gone,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What ticks do to a queue: the sweep before, and the batch itself (`evict.lua`, `admit.lua`, `includes/silence.lua`).
+
+use std::time::Duration;
+
+use super::{life::Life, rules::InForce};
+use crate::store::{Sweep, Tick};
+
+/// A sweep takes at most so many of each kind.
+pub(super) const SWEEP_CHUNK: usize = 250;
+
+impl Life {
+    /// The latest poll (ms) that counts as silence; `None` while nobody counts as silent. The only place that judges
+    /// it. Time in which nobody could poll does not count (DESIGN 3.6).
+    fn silent_since(&mut self, force: &InForce<'_>) -> Option<u64> {
+        let timeout = force.rules.heartbeat_timeout_ms;
+        let limit = (3 * force.pacing.tick_ms).min(timeout / 3);
+        if self.pulse > force.now || force.now - self.pulse > limit {
+            self.grace_until = force.now + timeout;
+        }
+        self.pulse = force.now;
+        if force.now < self.grace_until { None } else { force.now.checked_sub(timeout) }
+    }
+
+    /// Who fell silent goes, and passes that are over are counted.
+    pub(super) fn sweep(&mut self, force: &InForce<'_>) -> Sweep {
+        let silent = match self.silent_since(force) {
+            Some(since) => self.waiting.silent(since, SWEEP_CHUNK),
+            None => Vec::new(),
+        };
+        let evicted = silent.iter().filter(|user| self.waiting.remove(**user)).count() as u64;
+        self.books.evicted += evicted;
+
+        let over = self.passes.lowest(force.now_s(), SWEEP_CHUNK);
+        let expired = over.iter().filter(|user| self.passes.remove(**user)).count() as u64;
+        self.books.expired += expired;
+
+        self.forget_old_entry_times();
+        Sweep { gone: false, evicted, expired, more: silent.len() == SWEEP_CHUNK || over.len() == SWEEP_CHUNK }
+    }
+
+    /// Entry times older than anybody who waits.
+    fn forget_old_entry_times(&mut self) {
+        let oldest = self.waiting.first_after(0).map_or(self.last_number, |(number, _)| number);
+        if let Some(needed) = self.entry_times.range(..=oldest).next_back().map(|(number, _)| *number) {
+            self.entry_times = self.entry_times.split_off(&needed);
+        }
+    }
+
+    /// Moves the mark past the next batch of people who are there, if a batch is due. That no window of one tick sees
+    /// more than one batch is decided here and only here (DESIGN 3.2).
+    pub(super) fn advance(&mut self, force: &InForce<'_>) -> Tick {
+        let since = self.silent_since(force);
+        let (now, tick_ms) = (force.now, force.pacing.tick_ms);
+        // A time further ahead than a tick is from another clock, or from a longer tick: start over.
+        if self.next_allowed > now + tick_ms {
+            self.next_allowed = now + tick_ms;
+        }
+        if now < self.next_allowed {
+            return Tick::NotYet(Duration::from_millis(self.next_allowed - now));
+        }
+        if force.paused {
+            return Tick::NotYet(Duration::from_millis(tick_ms));
+        }
+        let late = Duration::from_millis(now - self.next_allowed);
+        self.next_allowed = now + tick_ms;
+
+        let size = self.room(force);
+        let (mut people, mut evicted) = (0, 0);
+        while people < size {
+            let Some((number, user)) = self.waiting.first_after(self.mark) else { break };
+            if since.is_none_or(|since| self.waiting.last_poll(user) > since) {
+                people += 1;
+            } else if evicted < force.rules.max_evict_per_tick {
+                self.waiting.remove(user);
+                evicted += 1;
+            } else {
+                // Neither counted nor evicted: the mark stops before them.
+                break;
+            }
+            self.mark = number;
+        }
+        self.books.evicted += evicted;
+        self.books.admitted += people;
+        if people > 0 {
+            self.recent = self.recent_batches(now).chain([(now, people)]).collect();
+        }
+        Tick::Moved { people, evicted, next_in: Duration::from_millis(tick_ms), late }
+    }
+}
