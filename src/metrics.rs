@@ -299,6 +299,11 @@ impl Metrics {
         }
     }
 
+    /// A direct pass for a target that has no queue: `target="other"`, since anybody can ask for any id.
+    pub fn direct_without_queue(&self) {
+        self.tokens.with_label_values(&["other", TokenEvent::Direct.label()]).inc();
+    }
+
     /// Somebody waited this long from entering to the pass.
     pub fn waited(&self, target: QueueTarget, wait: Duration) {
         self.wait_seconds.with_label_values(&[&target.to_string()]).observe(wait.as_secs_f64());

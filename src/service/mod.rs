@@ -1,1 +1,258 @@
-//! To come.
+//! What a person who comes, polls or leaves is told (TDD: `VirtualQueueDomainService`).
+//!
+//! Here, and only here: the flag branch (off: straight through) and failing open (store away: straight through, and
+//! marked as such). Not here: how the queue works ([`crate::store`]), how an answer looks in HTTP ([`crate::http`]).
+
+mod active;
+mod direct;
+
+use std::{sync::Arc, time::Duration};
+
+pub use active::ActiveTargets;
+use direct::DirectCounts;
+
+use crate::{
+    clock::StoreClock,
+    config::Config,
+    domain::{QueueStats, QueueStatus, QueueTarget, UserId},
+    flags::FeatureFlagEvaluator,
+    metrics::{Metrics, Operation, TokenEvent},
+    store::{Place, StoreError, VirtualQueueStore},
+    token::EntryTokenIssuer,
+};
+
+/// What entering and polling answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Where the person stands.
+    pub status: QueueStatus,
+    /// Seconds until the next poll is worth making; only while waiting.
+    pub poll_after_seconds: Option<u64>,
+    /// The operator has stopped admission.
+    pub paused: bool,
+    /// Given without the store.
+    pub degraded: bool,
+}
+
+/// What leaving answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Left {
+    /// The store was away: a place lapses by itself, a pass stays valid until it ends.
+    pub degraded: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum QueueError {
+    /// As many people as may wait are waiting (PRD FR-7).
+    #[error("the queue is full")]
+    Full {
+        /// Whole seconds.
+        retry_after_seconds: u64,
+    },
+    /// Neither place nor pass: never entered, left, evicted, or over.
+    #[error("not in the queue")]
+    NotInQueue,
+    /// As many targets as may have a queue have one (`queue.max_active_targets`).
+    #[error("too many targets have a queue")]
+    TooManyTargets {
+        /// Whole seconds.
+        retry_after_seconds: u64,
+    },
+    /// Only for operators' questions: the store is away, and there is nothing to say without it.
+    #[error("the store is away")]
+    StoreUnavailable {
+        /// Whole seconds.
+        retry_after_seconds: u64,
+    },
+}
+
+/// The parts a service is made of.
+#[derive(Clone)]
+pub struct ServiceParts {
+    /// The queue.
+    pub store: Arc<dyn VirtualQueueStore>,
+    /// The switch.
+    pub flags: Arc<dyn FeatureFlagEvaluator>,
+    /// Signs passes.
+    pub issuer: Arc<dyn EntryTokenIssuer>,
+    /// The store's time.
+    pub clock: StoreClock,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Enter, status, leave, stats.
+pub struct VirtualQueueService {
+    parts: ServiceParts,
+    active: ActiveTargets,
+    direct: DirectCounts,
+    token_ttl_seconds: u64,
+    heartbeat_timeout: Duration,
+    max_active_targets: u64,
+}
+
+impl VirtualQueueService {
+    /// A service under the configured rules.
+    pub fn new(parts: ServiceParts, config: &Config) -> Self {
+        Self {
+            parts,
+            active: ActiveTargets::default(),
+            direct: DirectCounts::default(),
+            token_ttl_seconds: config.token.ttl_seconds,
+            heartbeat_timeout: Duration::from_secs(config.queue.heartbeat_timeout_seconds),
+            max_active_targets: config.queue.max_active_targets,
+        }
+    }
+
+    /// Somebody comes (TDD: 대기열 진입). With the flag off, or the store away, they go straight through.
+    ///
+    /// # Errors
+    /// [`QueueError::Full`] and [`QueueError::TooManyTargets`], never for somebody who is in.
+    pub async fn enter(&self, target: QueueTarget, user: UserId) -> Result<Answer, QueueError> {
+        if !self.parts.flags.is_enabled(target, user) {
+            return Ok(self.straight_through(target, user, false));
+        }
+        let entered = match self.make_room(target).await {
+            Ok(true) => self.parts.store.enter_if_absent(target, user).await,
+            Ok(false) => return Err(QueueError::TooManyTargets { retry_after_seconds: 30 }),
+            Err(error) => Err(error),
+        };
+        match entered {
+            Ok(Some(place)) => Ok(self.told(target, user, place)),
+            // Spread out, so that those turned away do not come back together.
+            Ok(None) => Err(QueueError::Full { retry_after_seconds: rand::random_range(3..=8) }),
+            Err(error) => Ok(self.without_store(Operation::Enter, target, user, &error)),
+        }
+    }
+
+    /// Somebody polls (TDD: 순번·상태 조회): the sign of life, and the way to the pass.
+    ///
+    /// # Errors
+    /// [`QueueError::NotInQueue`].
+    pub async fn status(&self, target: QueueTarget, user: UserId) -> Result<Answer, QueueError> {
+        if !self.parts.flags.is_enabled(target, user) {
+            return Ok(self.straight_through(target, user, false));
+        }
+        match self.parts.store.status(target, user).await {
+            Ok(Some(place)) => Ok(self.told(target, user, place)),
+            Ok(None) => Err(QueueError::NotInQueue),
+            Err(error) => Ok(self.without_store(Operation::Status, target, user, &error)),
+        }
+    }
+
+    /// Somebody leaves (TDD: 대기열 이탈): gives up the place or the live pass, if there is one.
+    pub async fn leave(&self, target: QueueTarget, user: UserId) -> Result<Left, QueueError> {
+        match self.parts.store.leave(target, user).await {
+            Ok(_) => Ok(Left { degraded: false }),
+            Err(error) => {
+                self.note(Operation::Leave, target, &error);
+                Ok(Left { degraded: true })
+            }
+        }
+    }
+
+    /// The books, for operators (PRD FR-11).
+    ///
+    /// # Errors
+    /// [`QueueError::StoreUnavailable`].
+    pub async fn stats(&self, target: QueueTarget) -> Result<QueueStats, QueueError> {
+        self.parts.store.stats(target).await.map_err(|error| {
+            self.note(Operation::Stats, target, &error);
+            QueueError::StoreUnavailable { retry_after_seconds: 1 }
+        })
+    }
+
+    /// Whether the store counts as away.
+    pub fn is_degraded(&self) -> bool {
+        self.parts.store.is_degraded()
+    }
+
+    /// The targets with a queue, as this replica knows them.
+    pub fn active_targets(&self) -> &ActiveTargets {
+        &self.active
+    }
+
+    /// Hands the direct passes given since the last call to the books of their targets. What the store does not take
+    /// now is tried again the next time.
+    pub async fn hand_over_direct_counts(&self) {
+        for (target, passes) in self.direct.take() {
+            if self.parts.store.count_direct(target, passes).await.is_err() {
+                self.direct.add(target, passes);
+            }
+        }
+    }
+
+    /// Whether a target may have a queue: those known have one.
+    async fn make_room(&self, target: QueueTarget) -> Result<bool, StoreError> {
+        if self.active.contains(target) {
+            return Ok(true);
+        }
+        let limit = (!self.parts.flags.names(target)).then_some(self.max_active_targets);
+        let has_room = self.parts.store.register_active(target, limit).await?;
+        if has_room {
+            self.active.add(target);
+        }
+        Ok(has_room)
+    }
+
+    fn told(&self, target: QueueTarget, user: UserId, place: Place) -> Answer {
+        match place {
+            Place::Waiting(position) => Answer {
+                poll_after_seconds: Some(position.poll_after_seconds(self.heartbeat_timeout, rand::random())),
+                paused: position.paused,
+                status: QueueStatus::Waiting(position),
+                degraded: false,
+            },
+            Place::Admitted { expires_at } => Answer {
+                status: QueueStatus::Admitted(self.parts.issuer.mint(target, user, expires_at)),
+                poll_after_seconds: None,
+                paused: false,
+                degraded: false,
+            },
+        }
+    }
+
+    /// The flag is off, or the store is away: a pass without a place.
+    fn straight_through(&self, target: QueueTarget, user: UserId, degraded: bool) -> Answer {
+        let now = self.parts.clock.now_seconds();
+        let pass = self.parts.issuer.mint_stateless(target, user, now, self.token_ttl_seconds);
+        let has_queue = self.active.contains(target);
+        if has_queue {
+            self.direct.add(target, 1);
+        }
+        // Anybody can ask for any id here: only targets with a queue, or named by the rule, get a series.
+        if has_queue || self.parts.flags.names(target) {
+            self.parts.metrics.tokens(target, TokenEvent::Direct, 1);
+        } else {
+            self.parts.metrics.direct_without_queue();
+        }
+        Answer { status: QueueStatus::DirectAdmitted(pass), poll_after_seconds: None, paused: false, degraded }
+    }
+
+    /// The answer where the store gave none (DESIGN 5 "Failing well"). One that did not answer in time is asked again
+    /// in a second: a hiccup does not open the doors. One that is away does not hold anybody up.
+    fn without_store(&self, operation: Operation, target: QueueTarget, user: UserId, error: &StoreError) -> Answer {
+        self.note(operation, target, error);
+        match error {
+            StoreError::TimedOut => Answer {
+                status: QueueStatus::WaitingUnknown,
+                poll_after_seconds: Some(1),
+                paused: false,
+                degraded: true,
+            },
+            StoreError::Unavailable(_) | StoreError::Broken(_) => self.straight_through(target, user, true),
+        }
+    }
+
+    fn note(&self, operation: Operation, target: QueueTarget, error: &StoreError) {
+        self.parts.metrics.degraded(operation);
+        // An outage is logged where it is noticed, once; a reply we do not understand is a fault of ours.
+        if let StoreError::Broken(what) = error {
+            tracing::error!(%target, what, "the store answered something unexpected");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,8 @@
 //! failing open (see [`crate::service`]), signatures (see [`crate::token`]).
 
 pub mod embedded;
+#[cfg(test)]
+pub(crate) mod faulty;
 pub mod redis;
 
 use std::time::Duration;

@@ -1,0 +1,139 @@
+//! Which targets have a pump, and whether it is alive.
+
+use std::{
+    collections::{HashMap, HashSet},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
+
+use actix::{
+    Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, AtomicResponse, Context, Handler, Message, WrapFuture,
+};
+use futures_util::FutureExt;
+
+use super::{
+    AdmissionActor, PumpParts, TargetEnded,
+    admission::{Health, StopTicking},
+};
+use crate::{domain::QueueTarget, metrics::RestartCause, service::VirtualQueueService, store::StoreError};
+
+/// How often the active targets are read.
+const REFRESH_EVERY: Duration = Duration::from_secs(1);
+/// A tick that ended longer ago than the configured tick and this hangs. With [`REFRESH_EVERY`] on top, admission goes
+/// on within two ticks of two seconds.
+const FROZEN_AFTER: Duration = Duration::from_secs(1);
+
+/// Keeps one [`AdmissionActor`] for each active target.
+pub struct Directory {
+    parts: PumpParts,
+    service: Arc<VirtualQueueService>,
+    pumps: HashMap<QueueTarget, Pump>,
+    every: Duration,
+}
+
+struct Pump {
+    address: Addr<AdmissionActor>,
+    health: Arc<Health>,
+}
+
+impl Directory {
+    /// A directory without pumps; it looks for targets as soon as it is started.
+    pub fn new(parts: PumpParts, service: Arc<VirtualQueueService>) -> Self {
+        let every = REFRESH_EVERY.min(parts.tick);
+        Self { parts, service, pumps: HashMap::new(), every }
+    }
+
+    /// One living pump for each of these, and none besides.
+    fn keep(&mut self, targets: Vec<QueueTarget>) {
+        let wanted: HashSet<QueueTarget> = targets.into_iter().collect();
+        let (parts, now) = (&self.parts, self.parts.clock.monotonic());
+        self.pumps.retain(|target, pump| {
+            let is_wanted = wanted.contains(target);
+            if !is_wanted && !pump.health.has_ended() {
+                // A mailbox that takes no more belongs to an actor that hangs: it ends after its tick.
+                pump.health.replace();
+                let _ = pump.address.try_send(StopTicking);
+                let _ = parts.reports.try_send(TargetEnded(*target));
+            }
+            is_wanted
+        });
+        for target in wanted {
+            match self.pumps.get(&target) {
+                None => self.start(target),
+                Some(pump) if pump.health.has_ended() => self.start(target),
+                Some(pump) if !pump.address.connected() => {
+                    tracing::error!(%target, "an admission actor is gone; starting another");
+                    self.parts.metrics.pump_restarted(RestartCause::Gone);
+                    self.start(target);
+                }
+                Some(pump) if pump.health.since_last_tick(now) > self.parts.tick + FROZEN_AFTER => {
+                    tracing::error!(%target, "an admission actor hangs; starting another");
+                    self.parts.metrics.pump_restarted(RestartCause::Frozen);
+                    pump.health.replace();
+                    self.start(target);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn start(&mut self, target: QueueTarget) {
+        let (actor, health) = AdmissionActor::new(target, self.parts.clone());
+        self.pumps.insert(target, Pump { address: actor.start(), health });
+    }
+}
+
+impl Actor for Directory {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.notify(Refresh);
+    }
+}
+
+/// Look which targets are active, now; afterwards once a second by itself.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Refresh;
+
+/// End all pumps, and the directory.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct StopPumps;
+
+impl Handler<Refresh> for Directory {
+    type Result = AtomicResponse<Self, ()>;
+
+    fn handle(&mut self, _: Refresh, _: &mut Self::Context) -> Self::Result {
+        let (store, service) = (self.parts.store.clone(), self.service.clone());
+        let look = async move {
+            service.hand_over_direct_counts().await;
+            let targets = store.active_targets().await?;
+            service.active_targets().replace(targets.iter().copied());
+            Ok::<_, StoreError>(targets)
+        };
+        let look = AssertUnwindSafe(look).catch_unwind().into_actor(self);
+        AtomicResponse::new(Box::pin(look.map(|found, directory, ctx| {
+            match found {
+                Ok(Ok(targets)) => directory.keep(targets),
+                // Unknown is not none: the pumps there are stay, and are looked after.
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "the active targets could not be read");
+                    directory.keep(directory.pumps.keys().copied().collect());
+                }
+                Err(_) => tracing::error!("reading the active targets panicked; the next try goes on"),
+            }
+            ctx.notify_later(Refresh, directory.every);
+        })))
+    }
+}
+
+impl Handler<StopPumps> for Directory {
+    type Result = ();
+
+    fn handle(&mut self, _: StopPumps, ctx: &mut Self::Context) {
+        self.keep(Vec::new());
+        ctx.stop();
+    }
+}

@@ -1,0 +1,227 @@
+//! The pumps under panic, error, freeze, stop and respawn; two on one target; a target that ends. Real time, short
+//! ticks: what is tested here is when things run.
+
+use std::time::Duration;
+
+use actix::{Actor, Addr};
+
+use super::*;
+use crate::{
+    config::Config,
+    domain::{Pacing, QueueTarget, QueueTargetType, UserId},
+    flags::{FeatureFlagEvaluator, Reach},
+    service::{ServiceParts, VirtualQueueService},
+    store::{
+        QueueRules, StoreError, TickLock,
+        embedded::EmbeddedStore,
+        faulty::{FaultyStore, Mood},
+    },
+    token::Keyring,
+};
+
+const TICK: Duration = Duration::from_millis(100);
+/// [`TICK`] plus what a directory waits before it calls an actor frozen, its own round, and slack.
+const TAKEOVER: Duration = Duration::from_millis(1_800);
+
+struct On;
+
+impl FeatureFlagEvaluator for On {
+    fn is_enabled(&self, _: QueueTarget, _: UserId) -> bool {
+        true
+    }
+    fn reach(&self, _: QueueTarget) -> Reach {
+        Reach::Everybody
+    }
+    fn names(&self, _: QueueTarget) -> bool {
+        false
+    }
+}
+
+/// One process's pumps on a store in memory, ten people a tick of 100 ms.
+struct Pumps {
+    store: Arc<FaultyStore>,
+    metrics: Arc<Metrics>,
+    directory: Addr<Directory>,
+}
+
+fn rules() -> QueueRules {
+    let mut rules = QueueRules::from_config(&Config::parse_default());
+    rules.pacing = Pacing { batch: 10, tick_ms: TICK.as_millis() as u64 };
+    rules.idle_ttl_ms = 2_000;
+    rules
+}
+
+fn store(clock: &StoreClock) -> Arc<EmbeddedStore> {
+    EmbeddedStore::new(rules(), clock.clone(), Arc::new(Metrics::new()))
+}
+
+impl Pumps {
+    fn on(inner: Arc<EmbeddedStore>, clock: StoreClock, owner: &str) -> Self {
+        let store = FaultyStore::before(inner);
+        let metrics = Arc::new(Metrics::new());
+        let parts = ServiceParts {
+            store: store.clone(),
+            flags: Arc::new(On),
+            issuer: Arc::new(Keyring::random()),
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+        };
+        let service = Arc::new(VirtualQueueService::new(parts, &Config::parse_default()));
+        let parts = PumpParts {
+            store: store.clone(),
+            clock,
+            metrics: metrics.clone(),
+            owner: owner.into(),
+            tick: TICK,
+            max_evict_per_tick: 1000,
+            reports: MetricsActor::new(metrics.clone()).start(),
+        };
+        Self { store, metrics, directory: Directory::new(parts, service).start() }
+    }
+
+    fn alone() -> (Self, Arc<EmbeddedStore>) {
+        let clock = StoreClock::system();
+        let inner = store(&clock);
+        (Self::on(inner.clone(), clock, "alone"), inner)
+    }
+
+    fn counted(&self, series: &str) -> u64 {
+        let text = self.metrics.render();
+        let line = text.lines().find(|line| line.starts_with(series));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
+    }
+}
+
+fn drop_42() -> QueueTarget {
+    QueueTarget::new(QueueTargetType::LimitedDrop, 42).unwrap()
+}
+
+async fn crowd(store: &EmbeddedStore, people: u64) {
+    store.register_active(drop_42(), None).await.unwrap();
+    for id in 1..=people {
+        store.enter_if_absent(drop_42(), UserId::try_from(id).unwrap()).await.unwrap();
+    }
+}
+
+async fn mark(store: &EmbeddedStore) -> u64 {
+    store.stats(drop_42()).await.unwrap().admitted_through
+}
+
+/// Waits until `what` holds, for at most `limit`; says whether it does.
+async fn within<F: Future<Output = bool>>(limit: Duration, what: impl Fn() -> F) -> bool {
+    let waited = tokio::time::timeout(limit, async {
+        while !what().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    waited.await.is_ok()
+}
+
+#[actix_rt::test]
+async fn an_active_target_is_found_and_pumped_at_its_pace() {
+    let (pumps, store) = Pumps::alone();
+    crowd(&store, 1000).await;
+    assert!(within(TAKEOVER, || async { mark(&store).await >= 10 }).await, "the directory finds it");
+    let (before, began) = (mark(&store).await, StoreClock::system());
+    tokio::time::sleep(TICK * 10).await;
+    let (moved, took) = (mark(&store).await - before, began.monotonic());
+    let at_most = 10 * (took.as_millis() as u64 / TICK.as_millis() as u64 + 1);
+    assert!(moved <= at_most, "{moved} people in {took:?}");
+    assert!(moved >= 70, "{moved} people in {took:?}");
+    assert!(within(TAKEOVER, || async { pumps.metrics.render().contains("virtual_queue_length") }).await);
+}
+
+#[actix_rt::test]
+async fn two_pumps_on_one_target_admit_no_more_than_one() {
+    let clock = StoreClock::system();
+    let store = store(&clock);
+    let (a, b) = (Pumps::on(store.clone(), clock.clone(), "a"), Pumps::on(store.clone(), clock.clone(), "b"));
+    crowd(&store, 1000).await;
+    assert!(within(TAKEOVER, || async { mark(&store).await >= 10 }).await);
+    let (before, began) = (mark(&store).await, clock.monotonic());
+    tokio::time::sleep(TICK * 15).await;
+    let (moved, took) = (mark(&store).await - before, clock.monotonic() - began);
+    assert!(moved <= 10 * (took.as_millis() as u64 / 100 + 1), "{moved} people in {took:?}");
+    assert!(moved >= 100, "{moved} people in {took:?}");
+    assert!(a.store.calls() > 10 && b.store.calls() > 10, "both look");
+}
+
+#[actix_rt::test]
+async fn a_lock_that_somebody_holds_and_never_uses_is_waited_for() {
+    let (_pumps, store) = Pumps::alone();
+    crowd(&store, 100).await;
+    assert_eq!(store.lock_tick(drop_42(), "somebody who died").await.unwrap(), TickLock::Ours);
+    assert!(within(TAKEOVER, || async { mark(&store).await >= 20 }).await, "the lock ends, and it goes on");
+}
+
+#[actix_rt::test]
+async fn a_tick_that_fails_is_followed_by_others() {
+    let (pumps, store) = Pumps::alone();
+    crowd(&store, 1000).await;
+    assert!(within(TAKEOVER, || async { mark(&store).await >= 10 }).await);
+    pumps.store.be(Mood::Fail(StoreError::Unavailable("as told".to_owned())));
+    tokio::time::sleep(TICK * 3).await;
+    let before = mark(&store).await;
+    pumps.store.be(Mood::Answer);
+    assert!(within(TICK * 4, || async { mark(&store).await > before }).await);
+    assert!(pumps.counted(r#"virtual_queue_tick_errors_total{how="error"}"#) > 0);
+}
+
+#[actix_rt::test]
+async fn a_tick_that_panics_is_followed_by_others() {
+    let (pumps, store) = Pumps::alone();
+    crowd(&store, 1000).await;
+    assert!(within(TAKEOVER, || async { mark(&store).await >= 10 }).await);
+    pumps.store.be(Mood::Panic);
+    assert!(within(TAKEOVER, || async { pumps.counted(r#"virtual_queue_tick_errors_total{how="panic"}"#) > 0 }).await);
+    let before = mark(&store).await;
+    pumps.store.be(Mood::Answer);
+    assert!(within(TICK * 4, || async { mark(&store).await > before }).await);
+}
+
+#[actix_rt::test]
+async fn a_tick_that_hangs_is_taken_over_and_counted() {
+    let (pumps, store) = Pumps::alone();
+    crowd(&store, 1000).await;
+    assert!(within(TAKEOVER, || async { mark(&store).await >= 10 }).await);
+    pumps.store.be(Mood::Hang);
+    tokio::time::sleep(TICK * 2).await;
+    pumps.store.be(Mood::Answer);
+    let before = mark(&store).await;
+    assert!(within(TAKEOVER, || async { mark(&store).await > before }).await);
+    assert_eq!(pumps.counted(r#"virtual_queue_pump_restarts_total{cause="frozen"}"#), 1);
+}
+
+#[actix_rt::test]
+async fn an_idle_target_goes_with_its_actor_and_its_series() {
+    let (pumps, store) = Pumps::alone();
+    crowd(&store, 5).await;
+    let series = r#"virtual_queue_length{target="LIMITED_DROP:42"}"#;
+    assert!(within(TAKEOVER, || async { pumps.metrics.render().contains(series) }).await);
+    // Nobody calls for `idle_ttl`; ticks do not keep it alive.
+    assert!(within(rules_idle() + TAKEOVER, || async { store.active_targets().await.unwrap().is_empty() }).await);
+    assert!(within(TAKEOVER, || async { !pumps.metrics.render().contains(series) }).await);
+    let calls = pumps.store.calls();
+    tokio::time::sleep(TICK * 4).await;
+    assert_eq!(pumps.store.calls(), calls, "nothing ticks any more");
+    crowd(&store, 5).await;
+    assert!(within(TAKEOVER, || async { mark(&store).await == 5 }).await, "and it starts again");
+    assert_eq!(pumps.counted("virtual_queue_pump_restarts_total"), 0, "neither end nor beginning is a fault");
+}
+
+fn rules_idle() -> Duration {
+    Duration::from_millis(rules().idle_ttl_ms)
+}
+
+#[actix_rt::test]
+async fn stopped_pumps_stay_stopped() {
+    let (pumps, store) = Pumps::alone();
+    crowd(&store, 1000).await;
+    assert!(within(TAKEOVER, || async { mark(&store).await >= 10 }).await);
+    pumps.directory.send(StopPumps).await.unwrap();
+    tokio::time::sleep(TICK).await;
+    let before = mark(&store).await;
+    tokio::time::sleep(TICK * 4).await;
+    assert_eq!(mark(&store).await, before);
+    assert!(!pumps.directory.connected());
+}

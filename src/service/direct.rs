@@ -1,0 +1,23 @@
+//! Direct passes given and not yet in the books.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::domain::QueueTarget;
+
+/// How many a target. Only targets with a queue are counted, so there are at most `queue.max_active_targets` of them
+/// and those named by the rule.
+#[derive(Debug, Default)]
+pub(super) struct DirectCounts(Mutex<HashMap<QueueTarget, u64>>);
+
+impl DirectCounts {
+    pub(super) fn add(&self, target: QueueTarget, passes: u64) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(target).or_default() += passes;
+    }
+
+    pub(super) fn take(&self) -> HashMap<QueueTarget, u64> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

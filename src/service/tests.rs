@@ -1,0 +1,304 @@
+//! The TDD's state table (상태 전이 표), row by row, and what the service adds: the flag branch and failing open.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::{
+    clock::FakeClock,
+    domain::QueueTargetType,
+    flags::Reach,
+    store::{
+        Claim, QueueRules, Settlement,
+        embedded::EmbeddedStore,
+        faulty::{FaultyStore, Mood},
+    },
+    token::{EntryTokenGuard, Keyring, PassRefusal},
+};
+
+const START: u64 = 1_790_000_000_000;
+
+/// A queue of two at most, one a tick, with a clock that stands still.
+struct World {
+    machine: Arc<FakeClock>,
+    clock: StoreClock,
+    store: Arc<FaultyStore>,
+    flag: Arc<Switch>,
+    keys: Arc<Keyring>,
+    metrics: Arc<Metrics>,
+    service: VirtualQueueService,
+}
+
+#[derive(Default)]
+struct Switch(AtomicBool);
+
+impl FeatureFlagEvaluator for Switch {
+    fn is_enabled(&self, _: QueueTarget, _: UserId) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+    fn reach(&self, _: QueueTarget) -> Reach {
+        if self.0.load(Ordering::SeqCst) { Reach::Everybody } else { Reach::Nobody }
+    }
+    fn names(&self, _: QueueTarget) -> bool {
+        false
+    }
+}
+
+fn drop_42() -> QueueTarget {
+    QueueTarget::new(QueueTargetType::LimitedDrop, 42).unwrap()
+}
+
+fn user(id: u64) -> UserId {
+    UserId::try_from(id).unwrap()
+}
+
+impl World {
+    fn new() -> Self {
+        let mut config = Config::parse_default();
+        config.queue.capacity = 2;
+        config.queue.batch_size = 1;
+        config.queue.max_active_targets = 3;
+        let machine = FakeClock::at(START);
+        let clock = StoreClock::new(machine.clone());
+        let metrics = Arc::new(Metrics::new());
+        let inner: Arc<dyn VirtualQueueStore> =
+            EmbeddedStore::new(QueueRules::from_config(&config), clock.clone(), metrics.clone());
+        let store = FaultyStore::before(inner);
+        let flag = Arc::new(Switch(AtomicBool::new(true)));
+        let keys = Arc::new(Keyring::random());
+        let parts = ServiceParts {
+            store: store.clone(),
+            flags: flag.clone(),
+            issuer: keys.clone(),
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+        };
+        let service = VirtualQueueService::new(parts, &config);
+        Self { machine, clock, store, flag, keys, metrics, service }
+    }
+
+    fn pass_time(&self, seconds: u64) {
+        self.machine.advance(Duration::from_secs(seconds));
+    }
+
+    async fn tick(&self) {
+        self.store.sweep_stale(drop_42()).await.unwrap();
+        self.store.advance_admission(drop_42()).await.unwrap();
+    }
+
+    async fn enter(&self, id: u64) -> String {
+        told(&self.service.enter(drop_42(), user(id)).await)
+    }
+
+    async fn poll(&self, id: u64) -> String {
+        told(&self.service.status(drop_42(), user(id)).await)
+    }
+
+    async fn pass_of(&self, id: u64) -> String {
+        match self.service.status(drop_42(), user(id)).await.unwrap().status {
+            QueueStatus::Admitted(pass) | QueueStatus::DirectAdmitted(pass) => pass.raw().to_owned(),
+            other => panic!("{id} has no pass but {other:?}"),
+        }
+    }
+
+    /// A purchase, as the gate makes it: verify, claim, settle.
+    async fn buy(&self, id: u64, pass: &str) -> String {
+        match self.keys.verify(drop_42(), user(id), pass, self.clock.now_seconds()) {
+            Err(refusal) => format!("refused: {refusal}"),
+            Ok(claims) => match self.store.claim(drop_42(), user(id), claims.expires_at, "n").await.unwrap() {
+                Claim::Granted => {
+                    let until = claims.expires_at;
+                    self.store.settle(drop_42(), user(id), until, "n", Settlement::Spent).await.unwrap();
+                    "bought".to_owned()
+                }
+                other => format!("refused: {other:?}"),
+            },
+        }
+    }
+
+    async fn books_balance(&self) {
+        assert_eq!(self.store.stats(drop_42()).await.unwrap().imbalance(), None);
+    }
+}
+
+fn told(answer: &Result<Answer, QueueError>) -> String {
+    match answer {
+        Ok(Answer { status: QueueStatus::Waiting(position), .. }) => format!("WAITING {}", position.seq),
+        Ok(answer) => answer.status.name().to_owned(),
+        Err(QueueError::Full { .. }) => "QUEUE_FULL".to_owned(),
+        Err(error) => format!("{error:?}"),
+    }
+}
+
+/// Runs each row of the table on a world of its own.
+macro_rules! rows {
+    ($($name:ident: |$world:ident| { $($row:tt)* })*) => {$(
+        #[actix_rt::test]
+        async fn $name() {
+            let $world = World::new();
+            $($row)*
+            $world.books_balance().await;
+        }
+    )*};
+}
+
+rows! {
+    nobody_who_enters_with_the_flag_on_waits_under_a_fixed_number: |world| {
+        assert_eq!(world.enter(7).await, "WAITING 1");
+        assert_eq!(world.enter(8).await, "WAITING 2");
+    }
+
+    nobody_who_enters_a_full_queue_is_turned_away: |world| {
+        world.enter(7).await;
+        world.enter(8).await;
+        assert_eq!(world.enter(9).await, "QUEUE_FULL");
+        assert_eq!(world.enter(7).await, "WAITING 1", "never somebody who is in");
+    }
+
+    nobody_who_enters_with_the_flag_off_goes_straight_through: |world| {
+        world.flag.0.store(false, Ordering::SeqCst);
+        world.store.be(Mood::Panic);
+        assert_eq!(world.enter(7).await, "DIRECT_ADMITTED");
+        assert_eq!(world.poll(8).await, "DIRECT_ADMITTED");
+        world.store.be(Mood::Answer);
+    }
+
+    waiting_and_entering_again_keeps_the_number: |world| {
+        world.enter(7).await;
+        assert_eq!(world.enter(7).await, "WAITING 1");
+        assert_eq!(world.enter(8).await, "WAITING 2", "and no number is wasted");
+    }
+
+    waiting_and_polling_when_the_mark_has_come_is_admitted_and_leaves_the_queue: |world| {
+        world.enter(7).await;
+        world.pass_time(2);
+        world.tick().await;
+        assert_eq!(world.poll(7).await, "ADMITTED");
+        assert_eq!(world.store.stats(drop_42()).await.unwrap().waiting, 0);
+        assert_eq!(world.pass_of(7).await, world.pass_of(7).await, "the same pass, byte for byte");
+        assert_eq!(world.enter(7).await, "ADMITTED", "entering is as good as polling");
+    }
+
+    waiting_and_polling_before_the_mark_goes_on_waiting: |world| {
+        world.enter(7).await;
+        world.enter(8).await;
+        world.pass_time(2);
+        world.tick().await;
+        assert_eq!(world.poll(8).await, "WAITING 2");
+        world.service.leave(drop_42(), user(7)).await.unwrap();
+        assert_eq!(world.poll(8).await, "WAITING 2", "somebody leaving lets nobody in before the next tick");
+    }
+
+    waiting_and_silent_for_a_minute_is_evicted: |world| {
+        world.enter(7).await;
+        for _ in 0..31 {
+            world.pass_time(2);
+            world.store.sweep_stale(drop_42()).await.unwrap();
+        }
+        assert_eq!(world.poll(7).await, "NotInQueue");
+        assert_eq!(world.enter(7).await, "WAITING 2", "back, at the end");
+    }
+
+    admitted_and_buying_is_over: |world| {
+        world.enter(7).await;
+        world.pass_time(2);
+        world.tick().await;
+        let pass = world.pass_of(7).await;
+        assert_eq!(world.buy(7, &pass).await, "bought");
+        assert_eq!(world.buy(7, &pass).await, "refused: Spent");
+        assert_eq!(world.poll(7).await, "NotInQueue");
+        assert_eq!(world.enter(7).await, "WAITING 2", "again, at the end");
+    }
+
+    admitted_and_five_minutes_later_is_expired: |world| {
+        world.enter(7).await;
+        world.pass_time(2);
+        world.tick().await;
+        let pass = world.pass_of(7).await;
+        world.pass_time(299);
+        assert_eq!(world.poll(7).await, "ADMITTED");
+        world.pass_time(1);
+        assert_eq!(world.buy(7, &pass).await, format!("refused: {}", PassRefusal::Expired));
+        assert_eq!(world.enter(7).await, "WAITING 2");
+    }
+
+    buying_without_a_genuine_pass_is_refused: |world| {
+        assert_eq!(world.buy(7, "").await, format!("refused: {}", PassRefusal::Forged));
+        let others = Keyring::random().mint(drop_42(), user(7), START / 1000 + 300);
+        assert_eq!(world.buy(7, others.raw()).await, format!("refused: {}", PassRefusal::Forged));
+    }
+
+    off_and_on_again_within_a_minute_loses_nobodys_place: |world| {
+        world.enter(7).await;
+        world.enter(8).await;
+        world.flag.0.store(false, Ordering::SeqCst);
+        world.pass_time(50);
+        assert_eq!(world.poll(8).await, "DIRECT_ADMITTED", "released on the next poll");
+        world.flag.0.store(true, Ordering::SeqCst);
+        assert_eq!(world.poll(7).await, "WAITING 1");
+        world.service.hand_over_direct_counts().await;
+        assert_eq!(world.store.stats(drop_42()).await.unwrap().direct, 1);
+    }
+
+    the_store_being_away_holds_nobody_up: |world| {
+        world.enter(7).await;
+        world.store.be(Mood::Fail(StoreError::Unavailable("refused".to_owned())));
+        for answer in [
+            world.service.enter(drop_42(), user(8)).await.unwrap(),
+            world.service.status(drop_42(), user(7)).await.unwrap(),
+        ] {
+            assert!(answer.degraded);
+            assert!(matches!(answer.status, QueueStatus::DirectAdmitted(_)), "{answer:?}");
+        }
+        assert!(world.service.is_degraded());
+        assert!(world.service.leave(drop_42(), user(7)).await.unwrap().degraded);
+        assert!(matches!(world.service.stats(drop_42()).await, Err(QueueError::StoreUnavailable { .. })));
+        let text = world.metrics.render();
+        for operation in ["enter", "status", "leave", "stats"] {
+            let line = format!(r#"virtual_queue_redis_degraded_total{{operation="{operation}"}} 1"#);
+            assert!(text.contains(&line), "{line} in {text}");
+        }
+        let pass = world.pass_of(7).await;
+        world.store.be(Mood::Answer);
+        assert_eq!(world.buy(7, &pass).await, "bought", "a direct pass is a pass");
+        assert_eq!(world.buy(7, &pass).await, "refused: Spent", "for one purchase");
+    }
+
+    a_store_that_is_merely_slow_opens_no_doors: |world| {
+        world.enter(7).await;
+        world.store.be(Mood::Fail(StoreError::TimedOut));
+        for answer in [
+            world.service.enter(drop_42(), user(8)).await.unwrap(),
+            world.service.status(drop_42(), user(7)).await.unwrap(),
+        ] {
+            assert_eq!(
+                answer,
+                Answer { status: QueueStatus::WaitingUnknown, poll_after_seconds: Some(1), paused: false, degraded: true }
+            );
+        }
+        world.store.be(Mood::Answer);
+        assert_eq!(world.poll(7).await, "WAITING 1");
+    }
+
+    a_fourth_target_finds_no_room_and_those_there_are_unharmed: |world| {
+        for id in 1..=3 {
+            let target = QueueTarget::new(QueueTargetType::TicketingEvent, id).unwrap();
+            assert_eq!(told(&world.service.enter(target, user(7)).await), "WAITING 1");
+        }
+        assert_eq!(world.enter(7).await, "TooManyTargets { retry_after_seconds: 30 }");
+        let first = QueueTarget::new(QueueTargetType::TicketingEvent, 1).unwrap();
+        assert_eq!(told(&world.service.enter(first, user(8)).await), "WAITING 2");
+    }
+}
+
+#[actix_rt::test]
+async fn direct_passes_for_made_up_targets_make_no_series() {
+    let world = World::new();
+    world.flag.0.store(false, Ordering::SeqCst);
+    for id in 1..=500 {
+        let target = QueueTarget::new(QueueTargetType::LimitedDrop, id).unwrap();
+        world.service.enter(target, user(7)).await.unwrap();
+    }
+    let text = world.metrics.render();
+    assert!(text.contains(r#"virtual_queue_tokens_total{event="direct",target="other"} 500"#), "{text}");
+    assert!(!text.contains("LIMITED_DROP"), "{text}");
+}

@@ -1,0 +1,114 @@
+//! For tests of what stands on a store: a store that answers, fails, panics or hangs as told.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+
+use super::{Claim, Departure, Place, Settled, Settlement, StoreError, Sweep, Tick, TickLock, VirtualQueueStore};
+use crate::domain::{QueueStats, QueueTarget, UserId};
+
+/// What calls do from now on.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Mood {
+    #[default]
+    Answer,
+    Fail(StoreError),
+    Panic,
+    Hang,
+}
+
+/// A store before the real one.
+pub(crate) struct FaultyStore {
+    inner: Arc<dyn VirtualQueueStore>,
+    mood: Mutex<Mood>,
+    calls: AtomicUsize,
+}
+
+impl FaultyStore {
+    pub(crate) fn before(inner: Arc<dyn VirtualQueueStore>) -> Arc<Self> {
+        Arc::new(Self { inner, mood: Mutex::default(), calls: AtomicUsize::new(0) })
+    }
+
+    pub(crate) fn be(&self, mood: Mood) {
+        *self.mood.lock().unwrap() = mood;
+    }
+
+    /// Calls made so far.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    async fn reached(&self) -> Result<&dyn VirtualQueueStore, StoreError> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let mood = self.mood.lock().unwrap().clone();
+        match mood {
+            Mood::Answer => Ok(&*self.inner),
+            Mood::Fail(error) => Err(error),
+            Mood::Panic => panic!("as told"),
+            Mood::Hang => std::future::pending().await,
+        }
+    }
+}
+
+#[async_trait]
+impl VirtualQueueStore for FaultyStore {
+    async fn enter_if_absent(&self, target: QueueTarget, user: UserId) -> Result<Option<Place>, StoreError> {
+        self.reached().await?.enter_if_absent(target, user).await
+    }
+    async fn status(&self, target: QueueTarget, user: UserId) -> Result<Option<Place>, StoreError> {
+        self.reached().await?.status(target, user).await
+    }
+    async fn leave(&self, target: QueueTarget, user: UserId) -> Result<Departure, StoreError> {
+        self.reached().await?.leave(target, user).await
+    }
+    async fn claim(&self, target: QueueTarget, user: UserId, until: u64, nonce: &str) -> Result<Claim, StoreError> {
+        self.reached().await?.claim(target, user, until, nonce).await
+    }
+    async fn settle(
+        &self,
+        target: QueueTarget,
+        user: UserId,
+        until: u64,
+        nonce: &str,
+        how: Settlement,
+    ) -> Result<Settled, StoreError> {
+        self.reached().await?.settle(target, user, until, nonce, how).await
+    }
+    async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError> {
+        self.reached().await?.stats(target).await
+    }
+    async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError> {
+        self.reached().await?.count_direct(target, passes).await
+    }
+    async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
+        self.reached().await?.lock_tick(target, owner).await
+    }
+    async fn sweep_stale(&self, target: QueueTarget) -> Result<Sweep, StoreError> {
+        self.reached().await?.sweep_stale(target).await
+    }
+    async fn advance_admission(&self, target: QueueTarget) -> Result<Tick, StoreError> {
+        self.reached().await?.advance_admission(target).await
+    }
+    async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError> {
+        // The list always answers: these tests are about the pumps on it.
+        self.inner.active_targets().await
+    }
+    async fn register_active(&self, target: QueueTarget, limit: Option<u64>) -> Result<bool, StoreError> {
+        self.reached().await?.register_active(target, limit).await
+    }
+    async fn retire(&self, target: QueueTarget) -> Result<bool, StoreError> {
+        self.reached().await?.retire(target).await
+    }
+    fn is_degraded(&self) -> bool {
+        matches!(*self.mood.lock().unwrap(), Mood::Fail(_))
+    }
+    fn lost_at(&self) -> Option<Duration> {
+        self.inner.lost_at()
+    }
+}
