@@ -2,6 +2,31 @@
 //!
 //! Here: the rule, who it is on for, where it is kept and how a change spreads. Not here: what on and off mean for a
 //! person, that is [`crate::service`]'s and [`crate::gate`]'s.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `change.rs` | what an operator sets, read from a PUT body |
+//! | `rule.rs` | a change with its version, and who it is on for |
+//! | `bucket.rs` | which hundredth of the people somebody belongs to |
+//! | `snapshot.rs` | [`FeatureFlags`]: the rule in force in this process, kept fresh |
+//! | `source.rs` | where the rule is kept: the contract, `embedded.rs` in memory, `redis.rs` shared by replicas |
+
+mod bucket;
+mod change;
+mod embedded;
+mod redis;
+mod rule;
+mod snapshot;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub use change::{FlagChange, InvalidChange, MAX_REASON_CHARS, MAX_TARGETS, MAX_USERS};
+pub use embedded::EmbeddedFlagSource;
+pub use redis::RedisFlagSource;
+pub use rule::{FlagRule, UnreadableRule};
+pub use snapshot::FeatureFlags;
+pub use source::{AUDIT_KEPT, AuditEntry, FlagError, FlagSource};
 
 use crate::domain::{QueueTarget, UserId};
 

@@ -1,0 +1,271 @@
+//! What an operator sets: the body of `PUT /admin/flags/virtual-queue.enabled` (DESIGN 7).
+
+use std::collections::BTreeSet;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::domain::{QueueTarget, UserId};
+
+/// Characters a reason may have.
+pub const MAX_REASON_CHARS: usize = 500;
+/// Targets a rule may name.
+pub const MAX_TARGETS: usize = 10_000;
+/// People a rule may name.
+pub const MAX_USERS: usize = 100_000;
+
+/// Problems named in one answer; what is wrong with 100,000 ids is said by the first few.
+const MAX_PROBLEMS: usize = 20;
+const FIELDS: [&str; 5] = ["enabled", "rolloutPercent", "targets", "users", "reason"];
+
+/// What an operator wants the flag to be. Written as JSON in camelCase: targets `"limited-drop/42"`, users as strings,
+/// both sorted and each once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlagChange {
+    pub(super) enabled: bool,
+    pub(super) rollout_percent: u8,
+    #[serde(serialize_with = "targets_as_text")]
+    pub(super) targets: BTreeSet<QueueTarget>,
+    #[serde(serialize_with = "users_as_text")]
+    pub(super) users: BTreeSet<UserId>,
+    pub(super) reason: String,
+}
+
+/// Why a body is no change: every problem, named by its field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", problems.join("; "))]
+pub struct InvalidChange {
+    /// One sentence a problem, at most 20 and a count of the rest.
+    pub problems: Vec<String>,
+}
+
+impl FlagChange {
+    /// Reads a PUT body: `enabled` and `reason` (not blank, at most 500 characters) are required; `rolloutPercent`
+    /// (0..=100) defaults to 100, `targets` and `users` to nobody in particular. Users may be strings or numbers.
+    ///
+    /// # Errors
+    /// [`InvalidChange`] with every problem; an unknown field is one.
+    pub fn parse(body: &[u8]) -> Result<Self, InvalidChange> {
+        let mut problems = Problems::default();
+        match serde_json::from_slice::<Value>(body) {
+            Ok(Value::Object(object)) => {
+                for field in object.keys().filter(|field| !FIELDS.contains(&field.as_str())) {
+                    let shown: String = field.chars().take(40).collect();
+                    problems.add(format!("{shown:?} is not a field of a flag; {} are", FIELDS.join(", ")));
+                }
+                Self::read(&object, problems)
+            }
+            Ok(_) => Err(InvalidChange { problems: vec!["the body is not a JSON object".to_owned()] }),
+            Err(error) => Err(InvalidChange { problems: vec![format!("the body is not JSON: {error}")] }),
+        }
+    }
+
+    /// Reads the known fields of an object; the others are the caller's business.
+    pub(super) fn read(object: &Map<String, Value>, mut problems: Problems) -> Result<Self, InvalidChange> {
+        let enabled = match object.get("enabled") {
+            Some(Value::Bool(enabled)) => *enabled,
+            Some(_) => problems.add_and("enabled is neither true nor false"),
+            None => problems.add_and("enabled is required"),
+        };
+        let rollout_percent = match object.get("rolloutPercent") {
+            None => 100,
+            Some(value) => match value.as_u64().filter(|percent| *percent <= 100) {
+                Some(percent) => percent as u8,
+                None => problems.add_and("rolloutPercent is not a whole number from 0 to 100"),
+            },
+        };
+        let targets = read_list(object, "targets", MAX_TARGETS, &mut problems, |item| {
+            let text = item.as_str().ok_or("a target is written as text, such as \"limited-drop/42\"")?;
+            QueueTarget::from_rule(text).map_err(|error| error.to_string())
+        });
+        let users = read_list(object, "users", MAX_USERS, &mut problems, |item| {
+            let user = match (item.as_str(), item.as_u64()) {
+                (Some(text), _) => UserId::parse(text),
+                (None, Some(number)) => UserId::try_from(number),
+                (None, None) => return Err("a user is an id, as text or as a number".to_owned()),
+            };
+            user.map_err(|error| error.to_string())
+        });
+        let reason = match object.get("reason") {
+            Some(Value::String(reason)) if reason.trim().is_empty() => problems.add_and("reason is blank"),
+            Some(Value::String(reason)) if reason.trim().chars().count() > MAX_REASON_CHARS => {
+                problems.add_and("reason is longer than 500 characters")
+            }
+            Some(Value::String(reason)) => reason.trim().to_owned(),
+            Some(_) => problems.add_and("reason is not text"),
+            None => problems.add_and("reason is required"),
+        };
+        problems.none()?;
+        Ok(Self { enabled, rollout_percent, targets, users, reason })
+    }
+}
+
+/// Reads an array (none: an empty one) of at most `most` items.
+fn read_list<T: Ord>(
+    object: &Map<String, Value>,
+    field: &str,
+    most: usize,
+    problems: &mut Problems,
+    read: impl Fn(&Value) -> Result<T, String>,
+) -> BTreeSet<T> {
+    let items = match object.get(field) {
+        None => return BTreeSet::new(),
+        Some(Value::Array(items)) if items.len() > most => {
+            return problems.add_and(format!("{field} has {} items, at most {most} are allowed", items.len()));
+        }
+        Some(Value::Array(items)) => items,
+        Some(_) => return problems.add_and(format!("{field} is not a list")),
+    };
+    let mut list = BTreeSet::new();
+    for (index, item) in items.iter().enumerate() {
+        match read(item) {
+            Ok(item) => {
+                list.insert(item);
+            }
+            Err(problem) => problems.add(format!("{field}[{index}]: {problem}")),
+        }
+    }
+    list
+}
+
+/// Collects what is wrong.
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    named: Vec<String>,
+    unnamed: usize,
+}
+
+impl Problems {
+    pub(super) fn add(&mut self, problem: impl Into<String>) {
+        if self.named.len() < MAX_PROBLEMS {
+            self.named.push(problem.into());
+        } else {
+            self.unnamed += 1;
+        }
+    }
+
+    /// Adds a problem and gives something to go on with, so that the next one is found too.
+    pub(super) fn add_and<T: Default>(&mut self, problem: impl Into<String>) -> T {
+        self.add(problem);
+        T::default()
+    }
+
+    fn none(mut self) -> Result<(), InvalidChange> {
+        if self.named.is_empty() {
+            return Ok(());
+        }
+        if self.unnamed > 0 {
+            self.named.push(format!("and {} problems more", self.unnamed));
+        }
+        Err(InvalidChange { problems: self.named })
+    }
+}
+
+fn targets_as_text<S: Serializer>(targets: &BTreeSet<QueueTarget>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(targets.iter().map(|target| target.to_rule()))
+}
+
+fn users_as_text<S: Serializer>(users: &BTreeSet<UserId>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(users.iter().map(ToString::to_string))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(body: Value) -> Result<FlagChange, Vec<String>> {
+        FlagChange::parse(body.to_string().as_bytes()).map_err(|invalid| invalid.problems)
+    }
+
+    #[test]
+    fn what_is_left_out_means_everybody_everywhere() {
+        let change = parse(json!({"enabled": true, "reason": " the sale opens "})).unwrap();
+        assert_eq!(
+            serde_json::to_string(&change).unwrap(),
+            r#"{"enabled":true,"rolloutPercent":100,"targets":[],"users":[],"reason":"the sale opens"}"#
+        );
+    }
+
+    #[test]
+    fn users_are_read_as_text_or_numbers_and_written_as_text() {
+        let change = parse(json!({
+            "enabled": true, "reason": "canary", "rolloutPercent": 5,
+            "users": [7, "42", "7", 9_223_372_036_854_775_807_u64],
+            "targets": ["ticketing-event/9", "limited-drop/42"],
+        }));
+        assert_eq!(
+            serde_json::to_value(change.unwrap()).unwrap(),
+            json!({
+                "enabled": true, "reason": "canary", "rolloutPercent": 5,
+                "users": ["7", "42", "9223372036854775807"],
+                "targets": ["limited-drop/42", "ticketing-event/9"],
+            })
+        );
+    }
+
+    #[test]
+    fn each_wrong_field_is_named() {
+        let good = json!({"enabled": true, "reason": "r"});
+        for (field, bad, word) in [
+            ("enabled", json!("true"), "enabled"),
+            ("enabled", Value::Null, "enabled"),
+            ("rolloutPercent", json!(101), "rolloutPercent"),
+            ("rolloutPercent", json!(-1), "rolloutPercent"),
+            ("rolloutPercent", json!(50.5), "rolloutPercent"),
+            ("rolloutPercent", json!("50"), "rolloutPercent"),
+            ("targets", json!("limited-drop/42"), "targets"),
+            ("targets", json!(["limited-drop/1", "limited-drop/042"]), "targets[1]"),
+            ("targets", json!([42]), "targets[0]"),
+            ("users", json!({}), "users"),
+            ("users", json!(["1", "007"]), "users[1]"),
+            ("users", json!([0]), "users[0]"),
+            ("users", json!([1.5]), "users[0]"),
+            ("users", json!([-3]), "users[0]"),
+            ("reason", json!(" \t "), "reason"),
+            ("reason", json!(5), "reason"),
+            ("reason", json!("x".repeat(501)), "reason"),
+            ("percent", json!(5), "\"percent\""),
+            ("version", json!(5), "\"version\""),
+        ] {
+            let mut body = good.clone();
+            body[field] = bad.clone();
+            let problems = parse(body).expect_err(&format!("{field}: {bad}"));
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert!(problems[0].contains(word), "{problems:?}");
+        }
+        assert!(parse(json!({"enabled": true, "reason": "가".repeat(500)})).is_ok(), "characters count, not bytes");
+    }
+
+    #[test]
+    fn all_problems_are_named_at_once() {
+        let problems = parse(json!({"rolloutPercent": 200, "users": ["a"], "extra": 1})).unwrap_err();
+        for word in ["enabled", "reason", "rolloutPercent", "users[0]", "extra"] {
+            assert!(problems.iter().any(|problem| problem.contains(word)), "{word}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn lists_are_bounded_and_so_is_the_answer() {
+        let of = |users: usize, targets: usize| {
+            let targets: Vec<_> = (1..=targets).map(|id| format!("limited-drop/{id}")).collect();
+            parse(json!({"enabled": true, "reason": "r", "users": (1..=users).collect::<Vec<_>>(), "targets": targets}))
+        };
+        assert!(of(MAX_USERS, MAX_TARGETS).is_ok());
+        assert_eq!(of(MAX_USERS + 1, MAX_TARGETS + 1).unwrap_err().len(), 2);
+        let problems = parse(json!({"enabled": true, "reason": "r", "users": vec!["x"; 1000]})).unwrap_err();
+        assert_eq!(problems.len(), 21);
+        assert_eq!(problems[20], "and 980 problems more");
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for body in ["", "null", "[]", "true", "{", "{\"enabled\":true,\"reason\":\"r\"} x", "\u{feff}{}"] {
+            assert_eq!(FlagChange::parse(body.as_bytes()).unwrap_err().problems.len(), 1, "{body:?}");
+        }
+        assert!(FlagChange::parse(&[0xff, 0xfe]).is_err());
+        assert!(FlagChange::parse("[".repeat(100_000).as_bytes()).is_err(), "depth is bounded");
+    }
+}

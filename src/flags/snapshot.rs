@@ -1,0 +1,230 @@
+//! The rule in force in this process, kept fresh (DESIGN 7).
+//!
+//! What is asked on every request reads memory. Two loops keep it fresh, either of which is enough: polling brings a
+//! change within 3 s, listening at once. While the source is away the last rule holds.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    time::{MissedTickBehavior, interval, sleep},
+};
+
+use super::{AuditEntry, FeatureFlagEvaluator, FlagChange, FlagError, FlagRule, FlagSource, Reach};
+use crate::domain::{QueueTarget, UserId};
+
+/// With a read limited to 0.5 s, a change is seen within 3 s even when one read in between fails.
+const POLL_EVERY: Duration = Duration::from_secs(1);
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const LAST_BACKOFF: Duration = Duration::from_secs(2);
+
+/// The most audit entries given at a time.
+const MAX_AUDIT_PAGE: usize = 1000;
+
+/// The flag in this process: evaluates, changes, and keeps up with changes made elsewhere.
+pub struct FeatureFlags {
+    source: Arc<dyn FlagSource>,
+    current: RwLock<Arc<FlagRule>>,
+    changed: Notify,
+    trouble: Mutex<Trouble>,
+    poll_every: Duration,
+}
+
+impl FeatureFlags {
+    /// Starts with the default (`flags.virtual_queue_enabled`), which decides until a rule is seen. [`Self::refresh`]
+    /// before serving, then keep [`Self::run`] running.
+    pub fn new(source: Arc<dyn FlagSource>, default_enabled: bool) -> Self {
+        Self {
+            source,
+            current: RwLock::new(Arc::new(FlagRule::before_any(default_enabled))),
+            changed: Notify::new(),
+            trouble: Mutex::new(Trouble::None),
+            poll_every: POLL_EVERY,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn polling_every(mut self, poll_every: Duration) -> Self {
+        self.poll_every = poll_every;
+        self
+    }
+
+    /// The rule in force here.
+    pub fn current(&self) -> Arc<FlagRule> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the rule, for every replica; here it is in force when this returns.
+    ///
+    /// # Errors
+    /// [`FlagError`] where the source gave no answer: nothing changed here, though the source may have stored the
+    /// change if it only answered too late.
+    pub async fn put(&self, change: &FlagChange, who: &str) -> Result<Arc<FlagRule>, FlagError> {
+        let rule = self.source.put(change, who, self.current().version()).await?;
+        self.adopt(&rule);
+        Ok(rule)
+    }
+
+    /// The newest changes, newest first: at most `limit`, and 1,000.
+    ///
+    /// # Errors
+    /// [`FlagError`] where the source gave no answer.
+    pub async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, FlagError> {
+        self.source.audit(limit.min(MAX_AUDIT_PAGE)).await
+    }
+
+    /// Looks once: takes a newer rule over, and writes ours back where the source has lost it. Trouble is logged when
+    /// it begins and when it ends, not in between.
+    ///
+    /// # Errors
+    /// [`FlagError`] where the source gave no answer or holds no rule but rubbish; the rule in force stays.
+    pub async fn refresh(&self) -> Result<(), FlagError> {
+        let outcome = self.look().await;
+        self.log(&outcome);
+        outcome
+    }
+
+    async fn look(&self) -> Result<(), FlagError> {
+        let known = self.current();
+        let stored = match self.source.read().await? {
+            Some(stored) if stored.version() >= known.version() => stored,
+            None if known.version() == 0 => return Ok(()),
+            Some(_) | None => self.source.restore(&known).await?,
+        };
+        self.adopt(&stored);
+        Ok(())
+    }
+
+    /// Keeps the rule fresh for as long as it is polled: looks every second, and at once when a change is announced.
+    pub async fn run(&self) {
+        tokio::join!(self.poll(), self.listen());
+    }
+
+    pub(super) async fn poll(&self) {
+        let mut every = interval(self.poll_every);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = every.tick() => {}
+                () = self.changed.notified() => {}
+            }
+            // Logged there, and the next look comes anyway.
+            let _ = self.refresh().await;
+        }
+    }
+
+    pub(super) async fn listen(&self) {
+        let mut backoff = FIRST_BACKOFF;
+        loop {
+            match self.source.listen(&self.changed).await {
+                Ok(()) => backoff = FIRST_BACKOFF,
+                Err(error) => {
+                    tracing::debug!(?error, "not listening for flag changes, polling brings them");
+                    backoff = (backoff * 2).min(LAST_BACKOFF);
+                }
+            }
+            sleep(backoff).await;
+        }
+    }
+
+    /// Takes a rule over unless ours is newer: answers may overtake each other. Of two with the same version (a
+    /// failover lost one) the stored one holds, so that all replicas agree.
+    fn adopt(&self, rule: &Arc<FlagRule>) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if rule.version() < current.version() || *rule == *current {
+            return;
+        }
+        tracing::info!(
+            version = rule.version(),
+            enabled = rule.change().enabled,
+            rollout_percent = rule.change().rollout_percent,
+            "the flag rule changed"
+        );
+        *current = Arc::clone(rule);
+    }
+
+    fn log(&self, outcome: &Result<(), FlagError>) {
+        if !self.trouble.lock().unwrap_or_else(PoisonError::into_inner).turns_into(outcome) {
+            return;
+        }
+        match outcome {
+            Ok(()) => tracing::info!("the flag store answers again"),
+            Err(FlagError::Unavailable { cause }) => {
+                tracing::warn!(cause, "the flag store does not answer: the last rule stays in force");
+            }
+            Err(FlagError::Unreadable(error)) => {
+                tracing::warn!(%error, "the last rule stays in force until the flag is set anew");
+            }
+        }
+    }
+}
+
+impl FeatureFlagEvaluator for FeatureFlags {
+    fn is_enabled(&self, target: QueueTarget, user: UserId) -> bool {
+        self.current().is_enabled(target, user)
+    }
+
+    fn reach(&self, target: QueueTarget) -> Reach {
+        self.current().reach(target)
+    }
+
+    fn names(&self, target: QueueTarget) -> bool {
+        self.current().names(target)
+    }
+}
+
+/// What is wrong with the source, as was last logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    None,
+    Unavailable,
+    Unreadable,
+}
+
+impl Trouble {
+    /// Whether the outcome is news.
+    fn turns_into(&mut self, outcome: &Result<(), FlagError>) -> bool {
+        let now = match outcome {
+            Ok(()) => Self::None,
+            Err(FlagError::Unavailable { .. }) => Self::Unavailable,
+            Err(FlagError::Unreadable(_)) => Self::Unreadable,
+        };
+        std::mem::replace(self, now) != now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::{FakeClock, StoreClock},
+        flags::{AUDIT_KEPT, EmbeddedFlagSource},
+    };
+
+    #[test]
+    fn an_answer_that_was_overtaken_changes_nothing() {
+        let source = EmbeddedFlagSource::new(StoreClock::new(FakeClock::at(1)), AUDIT_KEPT);
+        let flags = FeatureFlags::new(Arc::new(source), false);
+        let [older, newer] = [(4, true), (5, false)].map(|(version, enabled)| {
+            let change = format!(r#"{{"enabled":{enabled},"reason":"r"}}"#);
+            Arc::new(FlagRule::new(version, 1, FlagChange::parse(change.as_bytes()).unwrap()))
+        });
+        flags.adopt(&newer);
+        flags.adopt(&older);
+        assert_eq!(flags.current(), newer);
+    }
+
+    #[test]
+    fn trouble_is_news_once() {
+        let unreadable = Err(FlagError::Unreadable(FlagRule::from_stored("on").unwrap_err()));
+        let away = Err(FlagError::Unavailable { cause: "refused".to_owned() });
+        let mut trouble = Trouble::None;
+        let news: Vec<_> = [&Ok(()), &unreadable, &unreadable, &away, &away, &unreadable, &Ok(()), &Ok(())]
+            .map(|outcome| trouble.turns_into(outcome))
+            .into();
+        assert_eq!(news, [false, true, false, true, false, true, true, false]);
+    }
+}
