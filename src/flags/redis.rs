@@ -27,7 +27,7 @@ const CHANNEL: &str = "flags:changed";
 /// A call takes no longer, waiting for a connection included.
 const LIMIT: Duration = Duration::from_millis(500);
 /// A subscription hears nothing for hours; so often it is asked whether it still lives.
-const PROBE_EVERY: Duration = Duration::from_secs(10);
+const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 static PUT: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
