@@ -14,6 +14,7 @@
 //! | [`token`] | the pass: signing, verifying, rotating secrets |
 //! | [`config`] | what can be set, from where, and whether it makes sense |
 //! | [`metrics`] | every metric, its help text and labels |
+//! | [`problem`] | the one form of an error answer |
 //! | [`redis`] | keys, scripts, group commit, connections, breaker |
 //! | [`store`] | the queue itself: a trait, in memory and on Redis |
 //! | [`flags`] | the switch: rule, rollout, snapshot, audit |
@@ -36,6 +37,7 @@ pub mod flags;
 pub mod gate;
 pub mod http;
 pub mod metrics;
+pub mod problem;
 pub mod redis;
 pub mod service;
 pub mod store;
