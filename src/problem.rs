@@ -64,7 +64,8 @@ mod tests {
 
     #[actix_web::test]
     async fn a_problem_is_a_json_document_that_nobody_caches() {
-        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED", "Too busy", "come back").retry_after(1);
+        let problem =
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED", "Too busy", "come back").retry_after(1);
         let response = problem.into_response();
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers().get(header::CONTENT_TYPE).unwrap(), "application/problem+json");

@@ -1,1 +1,68 @@
-//! To come.
+//! `EntryTokenGate`, the middleware before the purchase routes (TDD: `EntryTokenGateInterceptor`; DESIGN 8).
+//!
+//! Here: which requests are purchases, whether they may go on, and what becomes of the pass. Not here: what a pass is
+//! ([`crate::token`]), who must have one ([`crate::flags`]), the shop.
+//!
+//! Any actix-web application can put it before its own scopes; neither Redis nor the rest of this crate is needed:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use actix_web::{App, HttpResponse, web};
+//! use virtual_queue::{
+//!     clock::StoreClock,
+//!     gate::{AlwaysOn, EntryTokenGate},
+//!     token::Keyring,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let keyring = Keyring::new(&"a secret of at least 32 bytes, shared".into(), &[])?;
+//! // Outside the factory: all workers share what the gate counts.
+//! let gate = EntryTokenGate::new(Arc::new(keyring), Arc::new(AlwaysOn), StoreClock::system());
+//! let app = move || {
+//!     App::new().service(
+//!         web::scope("/limited-drops")
+//!             .wrap(gate.clone())
+//!             .route("/{dropId}/orders", web::post().to(HttpResponse::Created)),
+//!     )
+//! };
+//! # let _ = app;
+//! # Ok(())
+//! # }
+//! ```
+
+mod ids;
+mod middleware;
+mod purchase;
+mod readings;
+mod refusal;
+mod request;
+mod routes;
+
+pub use middleware::{EntryTokenGate, EntryTokenGateMiddleware};
+pub use purchase::NoAnswerFromShop;
+pub use request::{ENTRY_TOKEN_HEADER, USER_ID_HEADER, pass_cookie_name};
+pub use routes::{GatedRoute, GatedRoutes, InvalidPattern, RouteMatch};
+
+use crate::{
+    domain::{QueueTarget, UserId},
+    flags::{FeatureFlagEvaluator, Reach},
+};
+
+/// A flag that is on for everybody, for applications that have none.
+#[derive(Debug, Clone, Copy)]
+pub struct AlwaysOn;
+
+impl FeatureFlagEvaluator for AlwaysOn {
+    fn is_enabled(&self, _target: QueueTarget, _user: UserId) -> bool {
+        true
+    }
+
+    fn reach(&self, _target: QueueTarget) -> Reach {
+        Reach::Everybody
+    }
+
+    fn names(&self, _target: QueueTarget) -> bool {
+        false
+    }
+}

@@ -1,0 +1,343 @@
+//! The middleware itself: what is asked in which order.
+
+use std::{
+    future::{Ready, ready},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use actix_web::{
+    Error,
+    body::{EitherBody, MessageBody},
+    dev::{Service, ServiceRequest, ServiceResponse, Transform, forward_ready},
+    error::InternalError,
+    http::{
+        StatusCode,
+        header::{HeaderName, HeaderValue},
+    },
+};
+use futures_util::future::LocalBoxFuture;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::{
+    purchase::{MAX_RETRYING, NoAnswerFromShop, SingleUse, settlement_of},
+    refusal::Refusal,
+    request,
+    routes::{GatedRoutes, RouteMatch},
+};
+use crate::{
+    clock::StoreClock,
+    domain::{PassClaims, QueueTarget, UserId},
+    flags::{FeatureFlagEvaluator, Reach},
+    metrics::Metrics,
+    problem::Problem,
+    store::VirtualQueueStore,
+    token::EntryTokenGuard,
+};
+
+/// Says that an answer was given without the store.
+const DEGRADED_HEADER: HeaderName = HeaderName::from_static("x-virtual-queue-degraded");
+
+/// How long a claim holds unless [`EntryTokenGate::lease`] says otherwise: an upstream limit of 10 s, and 5 s.
+const DEFAULT_LEASE: Duration = Duration::from_secs(15);
+
+/// Between two tries to settle.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// Lets only holders of a valid pass on to the purchase routes (TDD: `EntryTokenGateInterceptor`).
+///
+/// Build one for the whole process and clone it into each worker's application: clones share the load-shedding limit.
+/// Requests that are no purchases pass through untouched, so it may stand before anything.
+#[derive(Clone)]
+pub struct EntryTokenGate {
+    guard: Arc<dyn EntryTokenGuard>,
+    flags: Arc<dyn FeatureFlagEvaluator>,
+    clock: StoreClock,
+    routes: Arc<GatedRoutes>,
+    metrics: Arc<Metrics>,
+    cookie: bool,
+    store: Option<Arc<dyn VirtualQueueStore>>,
+    lease: Duration,
+    retry_pause: Duration,
+    retrying: Arc<Semaphore>,
+    shedding: Option<LoadShedding>,
+}
+
+#[derive(Clone)]
+struct LoadShedding {
+    limit: usize,
+    free: Arc<Semaphore>,
+}
+
+impl EntryTokenGate {
+    /// A gate before the PRD's two routes that checks signature and expiry, and nothing else yet.
+    pub fn new(guard: Arc<dyn EntryTokenGuard>, flags: Arc<dyn FeatureFlagEvaluator>, clock: StoreClock) -> Self {
+        Self {
+            guard,
+            flags,
+            clock,
+            routes: Arc::new(GatedRoutes::default()),
+            metrics: Arc::new(Metrics::new()),
+            cookie: false,
+            store: None,
+            lease: DEFAULT_LEASE,
+            retry_pause: RETRY_PAUSE,
+            retrying: Arc::new(Semaphore::new(MAX_RETRYING)),
+            shedding: None,
+        }
+    }
+
+    /// A pass buys once: this store remembers which have.
+    #[must_use]
+    pub fn single_use(mut self, store: Arc<dyn VirtualQueueStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// How long the store lets a claim hold; for so long settling is tried. 15 s unless set.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Whether the pass may come in the target's cookie, too. The header wins.
+    #[must_use]
+    pub fn cookie(mut self, taken: bool) -> Self {
+        self.cookie = taken;
+        self
+    }
+
+    /// Where refusals are counted.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Arc<Metrics>) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// At most `limit` purchase calls under way at a time, over all clones; beyond: 503.
+    ///
+    /// # Panics
+    /// If `limit` is 0: such a gate lets nobody through.
+    #[must_use]
+    pub fn shed_beyond(mut self, limit: usize) -> Self {
+        assert!(limit > 0, "a gate that allows no purchase at a time is a mistake of who configured it");
+        let limit = limit.min(Semaphore::MAX_PERMITS);
+        self.shedding = Some(LoadShedding { limit, free: Arc::new(Semaphore::new(limit)) });
+        self
+    }
+
+    /// Other purchase routes than the PRD's two.
+    #[must_use]
+    pub fn routes(mut self, routes: GatedRoutes) -> Self {
+        self.routes = Arc::new(routes);
+        self
+    }
+
+    /// What happens to a request. The flag comes first: where it is off, nothing else is looked at.
+    fn decide(&self, req: &ServiceRequest) -> Decision {
+        let user = || request::user_id(req.headers());
+        match self.routes.classify(req.method().as_str(), req.uri().path()) {
+            RouteMatch::NotGated => Decision::Untouched,
+            RouteMatch::OddSpelling(targets) => self.odd(&targets, user, Refusal::OddPath),
+            RouteMatch::UnknownId(targets) => self.odd(&targets, user, Refusal::UnknownId),
+            RouteMatch::Gated(target) => match self.flags.reach(target) {
+                Reach::Nobody => Decision::Untouched,
+                Reach::SomePeople | Reach::Everybody => match user() {
+                    Err(refusal) => Decision::Refused(refusal),
+                    Ok(user) if !self.flags.is_enabled(target, user) => Decision::Untouched,
+                    Ok(user) => self.verify(req, target, user),
+                },
+            },
+        }
+    }
+
+    /// Another spelling is refused if the flag is on for any of the targets it might mean.
+    fn odd(&self, targets: &[QueueTarget], user: impl Fn() -> Result<UserId, Refusal>, refusal: Refusal) -> Decision {
+        let is_on = |target: &QueueTarget| match self.flags.reach(*target) {
+            Reach::Nobody => false,
+            Reach::SomePeople => user().map_or(true, |user| self.flags.is_enabled(*target, user)),
+            Reach::Everybody => true,
+        };
+        if targets.iter().any(is_on) { Decision::Refused(refusal) } else { Decision::Untouched }
+    }
+
+    fn verify(&self, req: &ServiceRequest, target: QueueTarget, user: UserId) -> Decision {
+        let verified = request::pass(req.headers(), target, self.cookie)
+            .and_then(|raw| self.guard.verify(target, user, &raw, self.clock.now_seconds()).map_err(Refusal::BadPass));
+        match verified {
+            Ok(pass) => Decision::Verified(pass),
+            Err(refusal) => Decision::Refused(refusal),
+        }
+    }
+
+    /// Room for one more purchase call; `None`: there is none.
+    fn admit_call(&self) -> Option<UnderWay> {
+        let permit = match &self.shedding {
+            None => None,
+            Some(shedding) => Some((shedding.free.clone().try_acquire_owned().ok()?, shedding.clone())),
+        };
+        let call = UnderWay { permit, metrics: self.metrics.clone() };
+        call.report();
+        Some(call)
+    }
+
+    fn single_use_of_passes(&self) -> Option<SingleUse> {
+        self.store.clone().map(|store| SingleUse {
+            store,
+            metrics: self.metrics.clone(),
+            retries: u32::try_from(self.lease.as_millis() / self.retry_pause.as_millis().max(1)).unwrap_or(u32::MAX),
+            retry_pause: self.retry_pause,
+            retrying: self.retrying.clone(),
+        })
+    }
+
+    fn count(&self, refusal: Refusal) {
+        if let Some(reason) = refusal.bypass_reason() {
+            self.metrics.bypass_attempt(reason);
+        }
+    }
+}
+
+enum Decision {
+    /// On to the shop as it came.
+    Untouched,
+    Refused(Refusal),
+    Verified(PassClaims),
+}
+
+/// One purchase call under way; its place is free again when this is dropped.
+struct UnderWay {
+    permit: Option<(OwnedSemaphorePermit, LoadShedding)>,
+    metrics: Arc<Metrics>,
+}
+
+impl UnderWay {
+    fn report(&self) {
+        if let Some((_, shedding)) = &self.permit {
+            self.metrics.gate_under_way(shedding.limit - shedding.free.available_permits());
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some((permit, shedding)) = self.permit.take() {
+            drop(permit);
+            self.metrics.gate_under_way(shedding.limit - shedding.free.available_permits());
+        }
+    }
+}
+
+impl<S, B> Transform<S, ServiceRequest> for EntryTokenGate
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error> + 'static,
+    S::Future: 'static,
+    B: MessageBody + 'static,
+{
+    type Response = ServiceResponse<EitherBody<B>>;
+    type Error = Error;
+    type Transform = EntryTokenGateMiddleware<S>;
+    type InitError = ();
+    type Future = Ready<Result<Self::Transform, Self::InitError>>;
+
+    fn new_transform(&self, shop: S) -> Self::Future {
+        ready(Ok(EntryTokenGateMiddleware { gate: self.clone(), shop: Rc::new(shop) }))
+    }
+}
+
+/// An [`EntryTokenGate`] in place.
+pub struct EntryTokenGateMiddleware<S> {
+    gate: EntryTokenGate,
+    shop: Rc<S>,
+}
+
+type Answer<B> = Result<ServiceResponse<EitherBody<B>>, Error>;
+
+impl<S, B> Service<ServiceRequest> for EntryTokenGateMiddleware<S>
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error> + 'static,
+    S::Future: 'static,
+    B: MessageBody + 'static,
+{
+    type Response = ServiceResponse<EitherBody<B>>;
+    type Error = Error;
+    type Future = LocalBoxFuture<'static, Answer<B>>;
+
+    forward_ready!(shop);
+
+    fn call(&self, mut req: ServiceRequest) -> Self::Future {
+        let pass = match self.gate.decide(&req) {
+            Decision::Untouched => {
+                let call = self.shop.call(req);
+                return Box::pin(async move { call.await.map(ServiceResponse::map_into_left_body) });
+            }
+            Decision::Refused(refusal) => {
+                self.gate.count(refusal);
+                return Box::pin(ready(Ok(refuse(req, refusal))));
+            }
+            Decision::Verified(pass) => pass,
+        };
+        let Some(under_way) = self.gate.admit_call() else {
+            self.gate.metrics.gate_shed(pass.target);
+            return Box::pin(ready(Ok(refuse(req, Refusal::Overloaded))));
+        };
+        request::strip(req.headers_mut(), self.gate.cookie);
+        let purchase = purchase(self.shop.clone(), req, self.gate.single_use_of_passes(), pass, under_way);
+        // A task of its own: a client that goes away ends the request, and not the purchase.
+        let (answer, answered) = oneshot::channel();
+        actix_rt::spawn(async move {
+            // Nobody is there to take the answer when the client has gone.
+            let _ = answer.send(purchase.await);
+        });
+        Box::pin(async move { answered.await.unwrap_or_else(|_| Err(shop_panicked())) })
+    }
+}
+
+async fn purchase<S, B>(
+    shop: Rc<S>,
+    req: ServiceRequest,
+    single_use: Option<SingleUse>,
+    pass: PassClaims,
+    under_way: UnderWay,
+) -> Answer<B>
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
+    B: MessageBody + 'static,
+{
+    let claimed = match single_use {
+        None => None,
+        Some(single_use) => match single_use.claim(pass).await {
+            Ok(claimed) => Some(claimed),
+            Err(refusal) => return Ok(refuse(req, refusal)),
+        },
+    };
+    let answer = shop.call(req).await;
+    drop(under_way);
+    // Without an answer of the shop nobody knows whether it sold: the claim is left to its lease.
+    let mut answer = answer?.map_into_left_body();
+    if let Some(claimed) = claimed {
+        if claimed.degraded {
+            answer.headers_mut().insert(DEGRADED_HEADER, HeaderValue::from_static("redis"));
+        }
+        if answer.response().extensions().get::<NoAnswerFromShop>().is_none() {
+            claimed.settle(settlement_of(answer.status())).await;
+        }
+    }
+    Ok(answer)
+}
+
+fn refuse<B>(req: ServiceRequest, refusal: Refusal) -> ServiceResponse<EitherBody<B>> {
+    req.into_response(refusal.into_response()).map_into_right_body()
+}
+
+fn shop_panicked() -> Error {
+    let problem = Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "INTERNAL_ERROR",
+        "Internal error",
+        "the purchase ended without an answer",
+    );
+    InternalError::from_response("the shop panicked", problem.into_response()).into()
+}

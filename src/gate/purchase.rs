@@ -1,0 +1,106 @@
+//! One purchase with a verified pass: claim, call the shop, settle (DESIGN 5 "Single use").
+
+use std::{sync::Arc, time::Duration};
+
+use actix_web::http::StatusCode;
+use tokio::sync::Semaphore;
+
+use super::refusal::Refusal;
+use crate::{
+    domain::PassClaims,
+    metrics::{Metrics, Operation, TokenEvent},
+    store::{Claim, Settled, Settlement, VirtualQueueStore},
+};
+
+/// Put into a response's extensions by who calls the shop when the shop gave none: a time-out, a cut after the request
+/// was sent. Whether it bought is unknown then, so the pass stays claimed until the lease ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoAnswerFromShop;
+
+/// What single use needs. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct SingleUse {
+    pub(super) store: Arc<dyn VirtualQueueStore>,
+    pub(super) metrics: Arc<Metrics>,
+    /// How often settling is tried again, and how long apart.
+    pub(super) retries: u32,
+    pub(super) retry_pause: Duration,
+    /// Settlements that may be waiting for another try at a time.
+    pub(super) retrying: Arc<Semaphore>,
+}
+
+/// Settlements waiting for another try at a time: beyond, the lease alone frees the pass.
+pub(super) const MAX_RETRYING: usize = 10_000;
+
+/// A pass taken for one purchase.
+pub(super) struct Claimed {
+    with: SingleUse,
+    pass: PassClaims,
+    nonce: String,
+    /// The store did not say that it is ours.
+    pub(super) degraded: bool,
+}
+
+impl SingleUse {
+    /// Takes the pass. A store that does not answer stops nobody: signature and expiry have been checked.
+    pub(super) async fn claim(self, pass: PassClaims) -> Result<Claimed, Refusal> {
+        let nonce = format!("{:032x}", rand::random::<u128>());
+        let answer = self.store.claim(pass.target, pass.user, pass.expires_at, &nonce).await;
+        let degraded = match answer {
+            Ok(Claim::Granted) => false,
+            Ok(Claim::Spent | Claim::Expired) => return Err(Refusal::Spent),
+            Ok(Claim::InUse) => return Err(Refusal::InUse),
+            Err(error) => {
+                tracing::warn!(target_id = %pass.target, %error, "purchase goes on without a claim");
+                self.metrics.degraded(Operation::Gate);
+                true
+            }
+        };
+        Ok(Claimed { with: self, pass, nonce, degraded })
+    }
+}
+
+/// What the shop's answer means for the pass: success and redirects spend it, errors give it back.
+pub(super) fn settlement_of(status: StatusCode) -> Settlement {
+    if status.as_u16() < 400 { Settlement::Spent } else { Settlement::GivenBack }
+}
+
+impl Claimed {
+    /// Settles; what fails is tried again in the background. After a claim that failed nobody waits for the store a
+    /// second time, yet it is told: the claim may have been taken, and a pass that bought is spent also late.
+    pub(super) async fn settle(self, how: Settlement) {
+        if self.degraded || !self.try_settle(how).await {
+            self.settle_later(how);
+        }
+    }
+
+    async fn try_settle(&self, how: Settlement) -> bool {
+        let PassClaims { target, user, expires_at } = self.pass;
+        match self.with.store.settle(target, user, expires_at, &self.nonce, how).await {
+            Ok(Settled::Consumed) => self.with.metrics.tokens(target, TokenEvent::Consumed, 1),
+            Ok(Settled::DirectConsumed | Settled::Nothing) => {}
+            Err(error) => {
+                tracing::debug!(target_id = %target, %error, "settling failed");
+                return false;
+            }
+        }
+        true
+    }
+
+    fn settle_later(self, how: Settlement) {
+        let Ok(permit) = self.with.retrying.clone().try_acquire_owned() else {
+            tracing::warn!(target_id = %self.pass.target, "too many settlements are waiting: left to the lease");
+            return;
+        };
+        actix_rt::spawn(async move {
+            let _permit = permit;
+            for _ in 0..self.with.retries {
+                tokio::time::sleep(self.with.retry_pause).await;
+                if self.try_settle(how).await {
+                    return;
+                }
+            }
+            tracing::warn!(target_id = %self.pass.target, ?how, "settling failed for good: left to the lease");
+        });
+    }
+}

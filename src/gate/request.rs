@@ -1,0 +1,186 @@
+//! What the gate reads from a purchase request, and what the shop never gets to see.
+
+use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use super::refusal::Refusal;
+use crate::{
+    domain::{QueueTarget, QueueTargetType, UserId},
+    token::PassRefusal,
+};
+
+/// Who buys, as the login in front of us says (TDD: FE/외부 계약).
+pub const USER_ID_HEADER: HeaderName = HeaderName::from_static("x-user-id");
+
+/// The pass (TDD: FE/외부 계약).
+pub const ENTRY_TOKEN_HEADER: HeaderName = HeaderName::from_static("x-entry-token");
+
+/// The cookie that carries the pass for a target: `vq_limited-drop_42`.
+pub fn pass_cookie_name(target: QueueTarget) -> String {
+    format!("{}{}", pass_cookie_prefix(target.kind()), target.id())
+}
+
+fn pass_cookie_prefix(kind: QueueTargetType) -> String {
+    format!("vq_{}_", kind.slug())
+}
+
+/// The user id: exactly one, canonical.
+pub(super) fn user_id(headers: &HeaderMap) -> Result<UserId, Refusal> {
+    let id = only(headers.get_all(USER_ID_HEADER)).map_err(|_| Refusal::NoUser)?.ok_or(Refusal::NoUser)?;
+    id.to_str().ok().and_then(|id| UserId::parse(id).ok()).ok_or(Refusal::NoUser)
+}
+
+/// The pass: from its header, else from the target's cookie where cookies are taken. Two of either are none.
+pub(super) fn pass(headers: &HeaderMap, target: QueueTarget, from_cookie: bool) -> Result<String, Refusal> {
+    const AMBIGUOUS: Refusal = Refusal::BadPass(PassRefusal::Forged);
+    if let Some(pass) = only(headers.get_all(ENTRY_TOKEN_HEADER)).map_err(|_| AMBIGUOUS)? {
+        return pass.to_str().map(str::to_owned).map_err(|_| AMBIGUOUS);
+    }
+    if !from_cookie {
+        return Err(Refusal::NoPass);
+    }
+    let name = pass_cookie_name(target);
+    let cookies = headers.get_all(header::COOKIE).filter_map(|value| value.to_str().ok()).flat_map(cookies);
+    let pass = only(cookies.filter(|(cookie, _)| *cookie == name)).map_err(|_| AMBIGUOUS)?;
+    pass.map(|(_, pass)| pass.to_owned()).ok_or(Refusal::NoPass)
+}
+
+/// There were two where one is allowed.
+#[derive(Debug)]
+struct Doubled;
+
+fn only<T>(mut all: impl Iterator<Item = T>) -> Result<Option<T>, Doubled> {
+    let first = all.next();
+    if all.next().is_some() { Err(Doubled) } else { Ok(first) }
+}
+
+/// Names and values of a `Cookie` header.
+fn cookies(header: &str) -> impl Iterator<Item = (&str, &str)> {
+    header.split(';').filter_map(|pair| pair.split_once('=')).map(|(name, value)| {
+        let value = value.trim();
+        (name.trim(), value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value))
+    })
+}
+
+/// Takes out what the shop must not see: passes, and headers that servers behind us may confuse with ours
+/// (`X_User_Id` and `X-User-Id` are one variable to CGI, WSGI and PHP).
+pub(super) fn strip(headers: &mut HeaderMap, cookie: bool) {
+    let confusable = |name: &&HeaderName| {
+        let folded: String = name.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        *name != USER_ID_HEADER && (folded == USER_ID_HEADER.as_str() || folded == ENTRY_TOKEN_HEADER.as_str())
+    };
+    let unwanted: Vec<HeaderName> = headers.keys().filter(confusable).cloned().collect();
+    for name in unwanted {
+        headers.remove(name);
+    }
+    if cookie {
+        strip_pass_cookies(headers);
+    }
+}
+
+fn strip_pass_cookies(headers: &mut HeaderMap) {
+    let before: Vec<HeaderValue> = headers.get_all(header::COOKIE).cloned().collect();
+    if before.is_empty() {
+        return;
+    }
+    headers.remove(header::COOKIE);
+    for value in before {
+        if let Some(value) = without_passes(&value) {
+            headers.append(header::COOKIE, value);
+        }
+    }
+}
+
+/// A `Cookie` header without our passes; `None` if nothing else is in it. Other cookies stay byte for byte.
+fn without_passes(value: &HeaderValue) -> Option<HeaderValue> {
+    let prefixes = QueueTargetType::ALL.map(pass_cookie_prefix);
+    let is_pass = |pair: &&[u8]| prefixes.iter().any(|prefix| pair.trim_ascii_start().starts_with(prefix.as_bytes()));
+    let pairs: Vec<&[u8]> = value.as_bytes().split(|byte| *byte == b';').collect();
+    if !pairs.iter().any(|pair| is_pass(&pair)) {
+        return Some(value.clone());
+    }
+    let kept: Vec<&[u8]> = pairs.into_iter().filter(|pair| !is_pass(pair)).collect();
+    let kept = kept.join(&b';');
+    let kept = kept.trim_ascii();
+    if kept.is_empty() { None } else { HeaderValue::from_bytes(kept).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in lines {
+            map.append(
+                HeaderName::from_bytes(name.as_bytes()).unwrap(),
+                HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+            );
+        }
+        map
+    }
+
+    fn drop_42() -> QueueTarget {
+        QueueTarget::new(QueueTargetType::LimitedDrop, 42).unwrap()
+    }
+
+    #[test]
+    fn a_user_id_is_one_canonical_number() {
+        assert_eq!(user_id(&headers(&[("x-user-id", "7")])).unwrap().get(), 7);
+        for bad in [
+            &[][..],
+            &[("x-user-id", "")],
+            &[("x-user-id", "007")],
+            &[("x-user-id", "7, 8")],
+            &[("x-user-id", "７")],
+            &[("x-user-id", "7"), ("x-user-id", "7")],
+            &[("x-user-id", "7"), ("x-user-id", "8")],
+            &[("x_user_id", "7")],
+        ] {
+            assert_eq!(user_id(&headers(bad)), Err(Refusal::NoUser), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_pass_comes_from_the_header_or_else_from_the_targets_cookie() {
+        let cookie = ("cookie", "a=b; vq_limited-drop_42=from-cookie;c=d");
+        let read = |lines: &[(&'static str, &str)], from_cookie| pass(&headers(lines), drop_42(), from_cookie);
+        assert_eq!(read(&[("x-entry-token", "from-header")], false), Ok("from-header".to_owned()));
+        assert_eq!(read(&[("x-entry-token", "from-header"), cookie], true), Ok("from-header".to_owned()));
+        assert_eq!(read(&[cookie], true), Ok("from-cookie".to_owned()));
+        assert_eq!(read(&[cookie], false), Err(Refusal::NoPass));
+        assert_eq!(read(&[("cookie", "vq_limited-drop_43=x; vq_ticketing-event_42=y")], true), Err(Refusal::NoPass));
+        assert_eq!(read(&[], true), Err(Refusal::NoPass));
+        let forged = Err(Refusal::BadPass(PassRefusal::Forged));
+        assert_eq!(read(&[("x-entry-token", "a"), ("x-entry-token", "a")], true), forged);
+        assert_eq!(read(&[("cookie", "vq_limited-drop_42=a"), ("cookie", "vq_limited-drop_42=b")], true), forged);
+    }
+
+    #[test]
+    fn passes_and_look_alikes_do_not_reach_the_shop_and_all_else_does() {
+        let mut map = headers(&[
+            ("x-user-id", "7"),
+            ("x_user_id", "8"),
+            ("x-user_id", "8"),
+            ("x.user.id", "8"),
+            ("x-entry-token", "secret"),
+            ("x_entry_token", "secret"),
+            ("x-user-idx", "stays"),
+            ("accept", "*/*"),
+            ("cookie", "session=1; vq_limited-drop_42=secret; theme=\"dark; ish\""),
+            ("cookie", "vq_ticketing-event_9=secret"),
+        ]);
+        strip(&mut map, true);
+        let mut left: Vec<(&str, &str)> =
+            map.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        left.sort_unstable();
+        let kept = "session=1; theme=\"dark; ish\"";
+        assert_eq!(left, [("accept", "*/*"), ("cookie", kept), ("x-user-id", "7"), ("x-user-idx", "stays")]);
+    }
+
+    #[test]
+    fn cookies_stay_where_passes_do_not_travel_in_them() {
+        let mut map = headers(&[("cookie", "vq_limited-drop_42=somebody-elses")]);
+        strip(&mut map, false);
+        assert_eq!(map.len(), 1);
+    }
+}

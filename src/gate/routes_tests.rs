@@ -1,0 +1,380 @@
+use super::*;
+
+fn target(kind: QueueTargetType, id: u64) -> QueueTarget {
+    QueueTarget::new(kind, id).unwrap()
+}
+
+fn drop_of(id: u64) -> QueueTarget {
+    target(QueueTargetType::LimitedDrop, id)
+}
+
+fn event(id: u64) -> QueueTarget {
+    target(QueueTargetType::TicketingEvent, id)
+}
+
+fn classify(path: &str) -> RouteMatch {
+    GatedRoutes::default().classify("POST", path)
+}
+
+#[test]
+fn the_canonical_spelling_of_a_purchase_is_gated() {
+    assert_eq!(classify("/limited-drops/42/orders"), RouteMatch::Gated(drop_of(42)));
+    assert_eq!(classify("/limited-drops/9223372036854775807/orders"), RouteMatch::Gated(drop_of(i64::MAX as u64)));
+    assert_eq!(classify("/events/7/seats/select"), RouteMatch::Gated(event(7)));
+}
+
+/// Other spellings of the purchase of drop 42, its id written canonically.
+const ODD_DROP_PATHS: &[&str] = &[
+    // Slashes too many.
+    "/limited-drops/42/orders/",
+    "/limited-drops/42/orders//",
+    "//limited-drops/42/orders",
+    "///limited-drops/42/orders",
+    "/limited-drops//42/orders",
+    "/limited-drops/42//orders",
+    "/limited-drops/42///orders//",
+    "limited-drops/42/orders",
+    // Dot segments.
+    "/./limited-drops/42/orders",
+    "/limited-drops/./42/orders",
+    "/limited-drops/42/./orders",
+    "/limited-drops/42/orders/.",
+    "/limited-drops/42/orders/x/..",
+    "/x/../limited-drops/42/orders",
+    "/../limited-drops/42/orders",
+    "/../../limited-drops/42/orders",
+    "/limited-drops/x/../42/orders",
+    "/limited-drops/42/x/../orders",
+    "/limited-drops/42/seats/..//orders",
+    "/limited-drops//../limited-drops/42/orders",
+    "/x//../limited-drops/42/orders",
+    "/a/b/../../limited-drops/42/orders",
+    "/limited-drops/42/orders/../orders",
+    "/limited-drops/42/orders/x/y/../..",
+    // Dots in disguise.
+    "/x/%2e%2e/limited-drops/42/orders",
+    "/x/%2E./limited-drops/42/orders",
+    "/x/.%2e/limited-drops/42/orders",
+    "/%2e/limited-drops/42/orders",
+    "/x/%252e%252e/limited-drops/42/orders",
+    "/x/%c0%ae%c0%ae/limited-drops/42/orders",
+    "/x/%u002e%u002e/limited-drops/42/orders",
+    "/x/..;/limited-drops/42/orders",
+    "/x/..;a=b/limited-drops/42/orders",
+    "/x/..%00/limited-drops/42/orders",
+    "/x/..%09/limited-drops/42/orders",
+    "/limited-drops/x/..;/42/orders",
+    // Slashes in disguise.
+    "/limited-drops%2F42/orders",
+    "/limited-drops%2f42%2forders",
+    "%2Flimited-drops%2F42%2Forders",
+    "/limited-drops%252F42%252Forders",
+    "/limited-drops%25252F42%25252Forders",
+    "/limited-drops%2525252F42/orders",
+    "/limited-drops%25%32%4642/orders",
+    "/limited-drops%c0%af42%c0%aforders",
+    "/limited-drops%u002f42%u002forders",
+    "/limited-drops%EF%BC%8F42/orders",
+    "/x/..%2Flimited-drops/42/orders",
+    "/x%2F..%2Flimited-drops/42/orders",
+    "/x/..%252flimited-drops/42/orders",
+    "/static/..%5Climited-drops/42/orders",
+    // Backslashes.
+    "\\limited-drops\\42\\orders",
+    "/limited-drops\\42\\orders",
+    "/limited-drops\\42/orders",
+    "/limited-drops%5C42%5Corders",
+    "/limited-drops%255C42/orders",
+    "/x\\..\\limited-drops/42/orders",
+    "/\\limited-drops/42/orders",
+    // Letters in disguise.
+    "/limited%2Ddrops/42/orders",
+    "/limited-drops/42/order%73",
+    "/limited-drops/42/order%2573",
+    "/%6cimited-drops/42/orders",
+    "/%6c%69%6d%69%74%65%64%2d%64%72%6f%70%73/42/orders",
+    "/limited-drops/42/%u006frders",
+    "/limited-drops/42/%c1%afrders",
+    "/Limited-Drops/42/orders",
+    "/LIMITED-DROPS/42/ORDERS",
+    "/limited-drops/42/Orders",
+    "/limited-drops/42/order%53",
+    "/limited-drops/42/order%C5%BF",
+    "/limited-drops/42/%EF%BD%8Frders",
+    // Suffixes, parameters, tails.
+    "/limited-drops/42/orders.json",
+    "/limited-drops/42/orders.xml",
+    "/limited-drops/42/orders.",
+    "/limited-drops/42/orders..",
+    "/limited-drops/42/orders%2Ejson",
+    "/limited-drops/42/ORDERS.JSON",
+    "/limited-drops/42/orders.json/",
+    "/limited-drops./42/orders",
+    "/limited-drops/42/orders;",
+    "/limited-drops/42/orders;jsessionid=1",
+    "/limited-drops;a=b/42/orders",
+    "/limited-drops;a=b;c/42/orders;d",
+    "/;x/limited-drops/42/orders",
+    "/limited-drops/42/orders%3Bx=1",
+    "/limited-drops/42/orders%3Fx=1",
+    "/limited-drops/42/orders%253Fx=1",
+    "/limited-drops/42/orders%23x",
+    "/limited-drops/42/orders%3Fx=/../..",
+    // What C, logs and terminals stumble over.
+    "/limited-drops/42/orders%00",
+    "/limited-drops/42/orders%00.png",
+    "/limited-drops/42/orders%00/x",
+    "/limited-drops/42/orders%0a",
+    "/limited-drops/42/orders%0d%0aX-User-Id:%208",
+    "/limited-drops/42/orders%20",
+    "/limited-drops/42/%20orders",
+    "/limited-drops/42/orders%09",
+    "/limited-drops/42/orders%7f",
+    "/limited-%00drops/42/orders",
+    "/limited-drops/42/orders%C2%A0",
+    "/limited-drops/42/orders%E2%80%8B",
+    "/limited-drops/42/orders%EF%BB%BF",
+    "/%00/limited-drops/42/orders",
+    // Several at once.
+    "//limited-drops/./42//orders/;x",
+    "/x/%252e%252e%252fLimited-Drops%252f42%252fORDERS.json",
+    "/x/..%5c..;/limited-drops;v=1/42/orders%00",
+];
+
+/// Purchases of drop 42 for a shop that reads ids leniently.
+const ODD_DROP_IDS: &[&str] = &[
+    "042",
+    "00042",
+    "+42",
+    "%2B42",
+    "-42",
+    "%2042",
+    "42%20",
+    "%0942",
+    "42%0a",
+    "42.0",
+    "42.",
+    "42,0",
+    "42.json",
+    "4.2e1",
+    "42e0",
+    "0x2a",
+    "0X2A",
+    "0b101010",
+    "052",
+    "0o52",
+    "42abc",
+    "42;v=1",
+    "42;",
+    "42%3Bv",
+    "%34%32",
+    "4%32",
+    "%2534%32",
+    "4_2",
+    "\"42\"",
+    "'42'",
+    "%2242%22",
+    "(42)",
+    "[42]",
+    "{42}",
+    "$42",
+    "42L",
+    "42n",
+    "42%00",
+    "42%00x",
+    "%0042",
+    "42%2F",
+    "42%5C",
+    "42%2F.",
+    "42%3F",
+    "42%23",
+    "42:1",
+    "42-1",
+    "42~",
+    "42!",
+    "42@x",
+    "x42",
+    "%D9%A4%D9%A2",
+    "%EF%BC%94%EF%BC%92",
+    "%E0%A5%AA%E0%A5%A8",
+    "18446744073709551658",
+    "%u0034%u0032",
+    "%E2%80%8B42",
+];
+
+#[test]
+fn every_other_spelling_of_a_gated_path_is_noticed() {
+    for path in ODD_DROP_PATHS {
+        match classify(path) {
+            RouteMatch::OddSpelling(targets) => assert!(targets.contains(&drop_of(42)), "{path}: {targets:?}"),
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn every_id_that_only_a_shop_would_read_is_noticed() {
+    for id in ODD_DROP_IDS {
+        match classify(&format!("/limited-drops/{id}/orders")) {
+            RouteMatch::UnknownId(targets) => assert!(targets.contains(&drop_of(42)), "{id}: {targets:?}"),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+    for id in ["0", "abc", "9223372036854775808", "99999999999999999999999999", "%", "%zz", "-", "summer-sale"] {
+        let path = format!("/limited-drops/{id}/orders");
+        assert!(matches!(classify(&path), RouteMatch::UnknownId(_)), "{path}: {:?}", classify(&path));
+    }
+}
+
+#[test]
+fn the_other_route_is_guarded_alike() {
+    for path in [
+        "/events/7/seats/select/",
+        "/events/7//seats/select",
+        "/EVENTS/7/seats/Select",
+        "/events/7/seats%2Fselect",
+        "/events/7%2Fseats/select",
+        "/events/7/tickets/../seats/select",
+        "/events/7/seats/select.json",
+        "/events/7/seats;x/select",
+        "/event%73/7/seats/select",
+        "/events/7/seats%252fselect",
+    ] {
+        assert_eq!(classify(path), RouteMatch::OddSpelling(vec![event(7)]), "{path}");
+    }
+    assert!(matches!(classify("/events/07/seats/select"), RouteMatch::UnknownId(t) if t.contains(&event(7))));
+}
+
+#[test]
+fn a_path_that_may_mean_several_targets_names_them_all() {
+    let RouteMatch::OddSpelling(targets) = classify("/limited-drops/42/orders%3F/../../../limited-drops/43/orders")
+    else {
+        panic!("one reading ends at the question mark, the other goes up and down again");
+    };
+    assert!(targets.contains(&drop_of(42)) && targets.contains(&drop_of(43)), "{targets:?}");
+}
+
+#[test]
+fn a_path_too_long_to_read_is_odd_for_every_number_in_it() {
+    let long = "/x/..".repeat(1000);
+    let RouteMatch::OddSpelling(targets) = classify(&format!("{long}/limited-drops/42/orders")) else {
+        panic!("it may be a purchase");
+    };
+    assert!(targets.contains(&drop_of(42)), "{targets:?}");
+    assert_eq!(classify(&format!("{long}/limited-drops/42")), RouteMatch::NotGated);
+}
+
+#[test]
+fn paths_that_are_no_purchase_under_any_reading_pass() {
+    for path in [
+        "/",
+        "",
+        "*",
+        "/limited-drops",
+        "/limited-drops/",
+        "/limited-drops/42",
+        "/limited-drops/42/",
+        "/limited-drops/orders",
+        "/limited-drops/42/order",
+        "/limited-drops/42/orders1",
+        "/limited-drops/42/orders-history",
+        "/limited-drops/42/orders/9",
+        "/limited-drops/42/orders/9/cancel",
+        "/limited-drops/42/preorders",
+        "/limited-drops/42/x/orders",
+        "/limited-drops/42/orders/..",
+        "/limited-drops/42/../orders",
+        "/limited-drop/42/orders",
+        "/unlimited-drops/42/orders",
+        "/v1/limited-drops/42/orders",
+        "/shop/limited-drops/42/orders",
+        "/orders/42/limited-drops",
+        "/orders",
+        "/orders/42",
+        "/events",
+        "/events/7",
+        "/events/7/seats",
+        "/events/7/seats/A1",
+        "/events/7/seats/selected",
+        "/events/7/seats/select/A1",
+        "/events/7/seats/deselect",
+        "/events/7/tickets",
+        "/events/7/select/seats",
+        "/seats/select",
+        "/virtual-queues/limited-drop/42/entries",
+        "/virtual-queues/limited-drop/42/entries/me",
+        "/files/a%2Fb",
+        "/files/a%252Fb",
+        "/files/%2e%2e/x",
+        "/files/../x",
+        "/files//x/",
+        "/files/a;b=c/d",
+        "/files/%00",
+        "/files/a%5Cb.json",
+        "/files/50%",
+        "/search/limited-drops%20orders",
+        "/search/limited-drops%2F42%2Forders%2Fhelp",
+        "/articles/how-limited-drops-and-orders-work",
+        "/users/%EA%B9%80/events/seats/select",
+        "/products/042",
+        "/cart/+42/checkout",
+        "/%F0%9F%8E%9F",
+        "/a/b/c/d/e/f",
+    ] {
+        assert_eq!(classify(path), RouteMatch::NotGated, "{path}");
+    }
+}
+
+#[test]
+fn other_methods_pass_and_other_spellings_of_the_method_do_not() {
+    let routes = GatedRoutes::default();
+    for method in ["GET", "HEAD", "OPTIONS", "DELETE", "PUT", "PATCH", "POSTS", ""] {
+        assert_eq!(routes.classify(method, "/limited-drops/42/orders"), RouteMatch::NotGated, "{method}");
+        assert_eq!(routes.classify(method, "/limited-drops/42//orders"), RouteMatch::NotGated, "{method}");
+    }
+    for method in ["post", "Post"] {
+        let there = routes.classify(method, "/limited-drops/42/orders");
+        assert_eq!(there, RouteMatch::OddSpelling(vec![drop_of(42)]), "{method}");
+    }
+}
+
+#[test]
+fn other_routes_can_be_gated_instead() {
+    let route = GatedRoute::new("put", "/api/v2/sales/{sale_id}/claim", QueueTargetType::LimitedDrop).unwrap();
+    let routes = GatedRoutes::new(vec![route]);
+    assert_eq!(routes.classify("PUT", "/api/v2/sales/9/claim"), RouteMatch::Gated(drop_of(9)));
+    assert_eq!(routes.classify("PUT", "/api/v2/sales/9/Claim"), RouteMatch::OddSpelling(vec![drop_of(9)]));
+    assert_eq!(routes.classify("POST", "/limited-drops/42/orders"), RouteMatch::NotGated);
+    for bad in
+        ["", "/", "x/{id}", "/{id}", "/x", "/x/{id}/{id}", "/X/{id}", "/x//{id}", "/x/{id}/", "/x/{}", "/x/{id}%20"]
+    {
+        assert_eq!(GatedRoute::new("POST", bad, QueueTargetType::LimitedDrop), Err(InvalidPattern), "{bad}");
+    }
+}
+
+proptest::proptest! {
+    /// Dressing up a purchase never turns it into something that passes.
+    #[test]
+    fn no_mixture_of_disguises_passes(
+        slash in proptest::sample::select(vec!["/", "//", "/./", "/x/../", "\\", "%2F", "%252f", "/;/", "%5C", "/x/%2e%2e/"]),
+        other in proptest::sample::select(vec!["/", "//", "/.//", "/y/..;/", "%2f", "\\.\\"]),
+        id in proptest::sample::select(vec!["42", "042", "%34%32", "42;x", "+42", "42.0"]),
+        end in proptest::sample::select(vec!["", "/", ".json", ";a=b", "%00", "%3Fq", "%20", "/.", "/z/.."]),
+        word in proptest::sample::select(vec!["orders", "ORDERS", "order%73", "%6Frders"]),
+    ) {
+        let path = format!("/limited-drops{slash}{id}{other}{word}{end}");
+        let seen = classify(&path);
+        let noticed = match &seen {
+            RouteMatch::NotGated => false,
+            RouteMatch::Gated(target) => *target == drop_of(42) && path == "/limited-drops/42/orders",
+            RouteMatch::OddSpelling(targets) | RouteMatch::UnknownId(targets) => targets.contains(&drop_of(42)),
+        };
+        proptest::prop_assert!(noticed, "{path}: {seen:?}");
+    }
+
+    /// Whatever is sent, there is an answer.
+    #[test]
+    fn no_path_makes_it_panic(path in "[%/.;\\\\?#a-fA-F0-9u\u{0}-\u{20}]{0,40}limited-drops[%/.;\\\\0-9]{0,20}orders.{0,20}") {
+        let _ = classify(&path);
+    }
+}
