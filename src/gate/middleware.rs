@@ -341,3 +341,7 @@ fn shop_panicked() -> Error {
     );
     InternalError::from_response("the shop panicked", problem.into_response()).into()
 }
+
+#[cfg(test)]
+#[path = "middleware_tests.rs"]
+mod tests;

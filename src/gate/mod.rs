@@ -31,6 +31,8 @@
 //! # }
 //! ```
 
+#[cfg(test)]
+mod fake_store;
 mod ids;
 mod middleware;
 mod purchase;

@@ -10,7 +10,7 @@ use super::{
 use crate::domain::{QueueTarget, QueueTargetType, parse_canonical_id};
 
 /// Bytes of the longest path that is read in every way.
-const LONGEST_READ: usize = 2048;
+const LONGEST_READ: usize = 512;
 
 /// What a request is to the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]

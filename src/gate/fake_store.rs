@@ -1,0 +1,124 @@
+//! A store for the gate's tests: remembers claims as the real ones do, and fails when told to.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Mutex,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+
+use crate::{
+    domain::{QueueStats, QueueTarget, UserId},
+    store::{Claim, Departure, Place, Settled, Settlement, StoreError, Sweep, Tick, TickLock, VirtualQueueStore},
+};
+
+#[derive(Default)]
+pub(super) struct FakeStore {
+    pub(super) state: Mutex<State>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    claims: HashMap<UserId, String>,
+    spent: HashSet<UserId>,
+    /// What claiming answers instead of the truth, one a call.
+    pub(super) claim_answers: VecDeque<Result<Claim, StoreError>>,
+    /// How many calls to settle fail.
+    pub(super) settle_failures: u32,
+    /// What was settled.
+    pub(super) settled: Vec<Settlement>,
+}
+
+impl FakeStore {
+    pub(super) fn settled(&self) -> Vec<Settlement> {
+        self.state.lock().unwrap().settled.clone()
+    }
+
+    pub(super) fn is_claimed(&self) -> bool {
+        !self.state.lock().unwrap().claims.is_empty()
+    }
+}
+
+const NOT_ASKED: &str = "the gate only claims and settles";
+
+#[async_trait]
+impl VirtualQueueStore for FakeStore {
+    async fn claim(&self, _: QueueTarget, user: UserId, _: u64, nonce: &str) -> Result<Claim, StoreError> {
+        let mut state = self.state.lock().unwrap();
+        if let Some(answer) = state.claim_answers.pop_front() {
+            return answer;
+        }
+        if state.spent.contains(&user) {
+            return Ok(Claim::Spent);
+        }
+        let holder = state.claims.entry(user).or_insert_with(|| nonce.to_owned());
+        Ok(if holder == nonce { Claim::Granted } else { Claim::InUse })
+    }
+
+    async fn settle(
+        &self,
+        _: QueueTarget,
+        user: UserId,
+        _: u64,
+        nonce: &str,
+        how: Settlement,
+    ) -> Result<Settled, StoreError> {
+        let mut state = self.state.lock().unwrap();
+        if state.settle_failures > 0 {
+            state.settle_failures -= 1;
+            return Err(StoreError::TimedOut);
+        }
+        if state.claims.get(&user).is_some_and(|holder| holder == nonce) {
+            state.claims.remove(&user);
+        }
+        state.settled.push(how);
+        match how {
+            Settlement::Spent => {
+                state.spent.insert(user);
+                Ok(Settled::Consumed)
+            }
+            Settlement::GivenBack => Ok(Settled::Nothing),
+        }
+    }
+
+    async fn enter_if_absent(&self, _: QueueTarget, _: UserId) -> Result<Option<Place>, StoreError> {
+        unreachable!("{NOT_ASKED}")
+    }
+    async fn status(&self, _: QueueTarget, _: UserId) -> Result<Option<Place>, StoreError> {
+        unreachable!("{NOT_ASKED}")
+    }
+    async fn leave(&self, _: QueueTarget, _: UserId) -> Result<Departure, StoreError> {
+        unreachable!("{NOT_ASKED}")
+    }
+    async fn stats(&self, _: QueueTarget) -> Result<QueueStats, StoreError> {
+        unreachable!("{NOT_ASKED}")
+    }
+    async fn count_direct(&self, _: QueueTarget, _: u64) -> Result<(), StoreError> {
+        unreachable!("{NOT_ASKED}")
+    }
+    async fn lock_tick(&self, _: QueueTarget, _: &str) -> Result<TickLock, StoreError> {
+        unreachable!("{NOT_ASKED}")
+    }
+    async fn sweep_stale(&self, _: QueueTarget) -> Result<Sweep, StoreError> {
+        unreachable!("{NOT_ASKED}")
+    }
+    async fn advance_admission(&self, _: QueueTarget) -> Result<Tick, StoreError> {
+        unreachable!("{NOT_ASKED}")
+    }
+    async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError> {
+        unreachable!("{NOT_ASKED}")
+    }
+    async fn register_active(&self, _: QueueTarget, _: Option<u64>) -> Result<bool, StoreError> {
+        unreachable!("{NOT_ASKED}")
+    }
+    async fn retire(&self, _: QueueTarget) -> Result<bool, StoreError> {
+        unreachable!("{NOT_ASKED}")
+    }
+    fn is_degraded(&self) -> bool {
+        unreachable!("{NOT_ASKED}")
+    }
+    fn lost_at(&self) -> Option<Duration> {
+        unreachable!("{NOT_ASKED}")
+    }
+}
