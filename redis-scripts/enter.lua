@@ -12,15 +12,17 @@ assert(#ARGV >= 9, 'enter takes at least one user')
 -- A new life: leftovers of the last one go. Floors and claims stay: they belong to passes that may still be live
 -- (direct ones, or from before a restart), and would let them buy twice if forgotten.
 local function begin_life()
-  redis.call('DEL', waiting, heartbeat, admitted_count, passes, marks, stats)
+  -- The SET comes first, so that a full Redis refuses before anything is written (it lets a script go on after a DEL).
   redis.call('SET', admitted_count, 0)
+  redis.call('DEL', waiting, heartbeat, passes, marks, stats)
   mark, admitted_here = 0, 0
   -- The first batch goes one tick after the first entry.
   next_allowed = now + tick_ms
   redis.call('HSET', stats, 'born', now, 'next_allowed', next_allowed, 'pulse', now)
 end
 
-if redis.call('EXISTS', seq) == 0 then
+local born = redis.call('EXISTS', seq) == 0
+if born then
   begin_life()
 end
 
@@ -57,7 +59,7 @@ for i = 9, #ARGV do
   found = found or code ~= FULL
   people[#people + 1], people[#people + 2], people[#people + 3] = code, a, b
 end
-if found then
+if found or born then
   slide()
 end
 
