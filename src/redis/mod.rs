@@ -1,1 +1,16 @@
-//! To come.
+//! How Redis is spoken to: keys, scripts, group commit, connections, the breaker.
+//!
+//! Here: everything that would be the same for any use of Redis by a waiting room. Not here: what a reply means
+//! (see [`crate::store::redis`]), what happens to people while Redis is away (see [`crate::service`]).
+
+pub mod batch;
+pub mod breaker;
+pub mod connection;
+mod failure;
+pub mod keys;
+mod probe;
+pub mod scripts;
+#[cfg(test)]
+pub(crate) mod test_server;
+
+pub use failure::Failure;

@@ -1,0 +1,95 @@
+//! What went wrong, sorted by what follows from it (DESIGN 5 "Failing well").
+
+use ::redis::{ErrorKind, RedisError};
+
+/// Why Redis gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// It is away, or takes no writes. The breaker is open.
+    Away(String),
+    /// It did not answer in time, which alone does not mean that it is away.
+    TimedOut,
+    /// It refused what we asked, or answered nonsense: a fault of ours.
+    Broken(String),
+}
+
+/// Error codes of a server that takes no writes at present.
+const AWAY_CODES: [&str; 10] = [
+    "OOM",
+    "READONLY",
+    "LOADING",
+    "MISCONF",
+    "CLUSTERDOWN",
+    "MASTERDOWN",
+    "NOREPLICAS",
+    "NOAUTH",
+    "WRONGPASS",
+    "NOPERM",
+];
+
+impl Failure {
+    /// Sorts an error. The text never holds a URL or a password: both stay in the client.
+    pub(super) fn of(error: &RedisError) -> Self {
+        if error.is_timeout() {
+            return Self::TimedOut;
+        }
+        let text = error.to_string();
+        if error.is_unrecoverable_error() || error.kind() == ErrorKind::Io {
+            return Self::Away(text);
+        }
+        let codes: Vec<String> = match error.clone().into_server_errors() {
+            Some(errors) => errors.iter().map(|(_, error)| error.code().to_owned()).collect(),
+            None => Vec::new(),
+        };
+        // A script was running for too long: the answer would have come late.
+        if codes.iter().any(|code| code == "BUSY") {
+            return Self::TimedOut;
+        }
+        // Redis 6 wraps an error inside a script: `ERR Error running script … -OOM command not allowed`.
+        let away = |code: &&str| codes.iter().any(|own| own == *code) || text.contains(&format!("-{code} "));
+        if AWAY_CODES.iter().any(|code| away(&code)) { Self::Away(text) } else { Self::Broken(text) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(line: &str) -> RedisError {
+        ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap().extract_error().unwrap_err()
+    }
+
+    #[test]
+    fn a_server_that_takes_no_writes_is_away() {
+        for line in [
+            "OOM command not allowed when used memory > 'maxmemory'. script: abc, on @user_script:3.",
+            "READONLY You can't write against a read only replica.",
+            "LOADING Redis is loading the dataset in memory",
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+            "CLUSTERDOWN The cluster is down",
+            "MASTERDOWN Link with MASTER is down",
+            "NOREPLICAS Not enough good replicas to write.",
+            "NOAUTH Authentication required.",
+            "ERR Error running script (call to f_ab): @user_script:1: -OOM command not allowed",
+        ] {
+            assert!(matches!(Failure::of(&server(line)), Failure::Away(_)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_fault_of_ours_does_not_count_as_an_outage() {
+        for line in ["ERR user_script:3: bad argument", "WRONGTYPE Operation against a key", "NOSCRIPT No matching"] {
+            assert!(matches!(Failure::of(&server(line)), Failure::Broken(_)), "{line}");
+        }
+    }
+
+    #[test]
+    fn slow_is_not_away() {
+        let slow = RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+        assert_eq!(Failure::of(&slow), Failure::TimedOut);
+        assert_eq!(Failure::of(&server("BUSY Redis is busy running a script.")), Failure::TimedOut);
+        for kind in [std::io::ErrorKind::ConnectionRefused, std::io::ErrorKind::ConnectionReset] {
+            assert!(matches!(Failure::of(&RedisError::from(std::io::Error::from(kind))), Failure::Away(_)), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Against a real Redis.
+
+mod faults;
+mod memory;
+mod queue;
+mod scripts;
+
+use std::{sync::Arc, time::Duration};
+
+use super::RedisStore;
+use crate::{
+    clock::{FakeClock, StoreClock},
+    domain::{Pacing, QueueTarget, QueueTargetType, UserId},
+    metrics::Metrics,
+    redis::{keys::TargetKeys, test_server::TestServer},
+    store::{Place, QueueRules, VirtualQueueStore},
+};
+
+/// Where the fake clock starts: 1,000,000 ms, as in the scripts' examples.
+const START_MS: u64 = 1_000_000;
+
+/// The default rules.
+fn rules() -> QueueRules {
+    QueueRules {
+        capacity: 100_000,
+        pacing: Pacing { batch: 100, tick_ms: 2000 },
+        heartbeat_timeout_ms: 60_000,
+        max_evict_per_tick: 1000,
+        idle_ttl_ms: 1_800_000,
+        token_ttl_seconds: 300,
+        lease_ms: 15_000,
+    }
+}
+
+fn target() -> QueueTarget {
+    QueueTarget::new(QueueTargetType::LimitedDrop, 42).unwrap()
+}
+
+fn user(id: u64) -> UserId {
+    UserId::try_from(id).unwrap()
+}
+
+/// A store on a Redis of its own, in a time of its own.
+struct Room {
+    server: TestServer,
+    store: Arc<RedisStore>,
+    time: Arc<FakeClock>,
+    metrics: Arc<Metrics>,
+}
+
+impl Room {
+    async fn open() -> Self {
+        Self::with(rules()).await
+    }
+
+    async fn with(rules: QueueRules) -> Self {
+        let server = TestServer::start().await;
+        let (time, metrics) = (FakeClock::at(START_MS), Arc::new(Metrics::new()));
+        let clock = StoreClock::new(time.clone());
+        let store =
+            RedisStore::connect_with_test_time(&server.config(), rules, clock, metrics.clone(), time.clone()).await;
+        Self { server, store: store.unwrap(), time, metrics }
+    }
+
+    async fn enter(&self, id: u64) -> Option<Place> {
+        self.store.enter_if_absent(target(), user(id)).await.unwrap()
+    }
+
+    async fn poll(&self, id: u64) -> Option<Place> {
+        self.store.status(target(), user(id)).await.unwrap()
+    }
+
+    fn pass(&self, ms: u64) {
+        self.time.advance(Duration::from_millis(ms));
+    }
+
+    async fn redis(&self) -> ::redis::aio::MultiplexedConnection {
+        self.server.connection().await
+    }
+
+    fn keys(&self) -> TargetKeys {
+        TargetKeys::of(target())
+    }
+}
