@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Runs every test. Installs what they need where that is missing (as root, on Debian and its kin), or says what to install.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+if [ $# -gt 0 ]; then
+    echo "test.sh: unknown argument: $1 (it takes none)" >&2
+    exit 2
+fi
+
+# need COMMAND PACKAGE: makes sure that COMMAND can be run.
+need() {
+    if command -v "$1" >/dev/null; then
+        return
+    fi
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+        echo "test.sh: installing $2" >&2
+        # A package may start its service; the tests start their own, so a failure to do so is none of theirs.
+        DEBIAN_FRONTEND=noninteractive apt-get update -qq >&2
+        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$2" >&2
+    fi
+    if ! command -v "$1" >/dev/null; then
+        echo "test.sh: $1 is missing; please install it (on Debian and Ubuntu: apt-get install $2)" >&2
+        exit 1
+    fi
+}
+
+if ! command -v cargo >/dev/null; then
+    echo "test.sh: cargo is missing; please install Rust 1.95 or newer from https://rustup.rs" >&2
+    exit 1
+fi
+need cc gcc
+need redis-server redis-server
+
+cargo test --locked --all-targets --no-fail-fast
+cargo test --locked --doc
