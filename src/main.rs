@@ -1,3 +1,12 @@
-//! The binary `virtual-queue`.
+//! The binary `virtual-queue`: arguments and environment in, exit code out. Everything else is in the library.
 
-fn main() {}
+use std::{
+    env,
+    io::{stderr, stdout},
+    process::ExitCode,
+};
+
+fn main() -> ExitCode {
+    // Nobody reads what cannot be written; failing is all that is left then.
+    virtual_queue::cli::run(env::args_os(), env::vars_os(), &mut stdout(), &mut stderr()).unwrap_or(ExitCode::FAILURE)
+}
