@@ -1,1 +1,25 @@
-//! To come.
+//! HTTP: what can be called, by whom, and what is answered (DESIGN 4).
+//!
+//! Here: routes, reading requests, writing responses, the middleware around them, the description for machines. Not
+//! here: any decision about a queue ([`crate::service`]), the purchase routes ([`crate::gate`]), the server itself
+//! ([`crate::app`]).
+
+mod admin;
+mod entry;
+mod error;
+mod extract;
+mod health;
+mod middleware;
+mod openapi;
+mod queue;
+mod routes;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use admin::AdminKey;
+pub use error::ApiError;
+pub use middleware::with_middleware;
+pub use openapi::openapi_json;
+pub use routes::{RouteTemplate, management_routes, not_found, queue_routes};
+pub use state::{HttpOptions, HttpState, Lifecycle};

@@ -1,0 +1,171 @@
+//! Who asks for what: read from the request once, into types that need no second look.
+
+use std::{
+    future::{Ready, ready},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use actix_web::{
+    FromRequest, HttpRequest, HttpResponse, ResponseError,
+    body::{BodySize, BoxBody, MessageBody},
+    dev::Payload,
+    http::header::CONTENT_LENGTH,
+    web::{self, Bytes, BytesMut},
+};
+use futures_util::StreamExt;
+
+use super::{error::ApiError, state::HttpState};
+use crate::domain::{QueueTarget, QueueTargetType, UserId};
+
+/// Who asks (TDD: FE/외부 계약).
+const USER_ID: &str = "x-user-id";
+
+/// A body may take this long to arrive, so that nobody holds a handler by dripping one.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The target a path names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Target(pub(super) QueueTarget);
+
+impl FromRequest for Target {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(read_target(request).map(Self))
+    }
+}
+
+/// A person and the target they ask about. The path is looked at first: of a target that does not exist nobody's id
+/// is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Caller {
+    pub(super) target: QueueTarget,
+    pub(super) user: UserId,
+}
+
+impl FromRequest for Caller {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let caller = read_target(request).and_then(|target| read_user(request).map(|user| Self { target, user }));
+        ready(caller)
+    }
+}
+
+fn read_target(request: &HttpRequest) -> Result<QueueTarget, ApiError> {
+    // actix matches on the decoded path, where `%34%32` is `42`: a second spelling of the same target.
+    if request.match_info().as_str() != request.uri().path() {
+        return Err(ApiError::UnknownTarget);
+    }
+    let segments = request.match_info();
+    let (Some(slug), Some(id)) = (segments.get("type"), segments.get("targetId")) else {
+        return Err(ApiError::UnknownTarget);
+    };
+    let target = QueueTarget::from_path(slug, id)?;
+    let state = request.app_data::<web::Data<HttpState>>().ok_or(ApiError::Internal)?;
+    match target.kind() {
+        QueueTargetType::LimitedDrop if !state.options.limited_drops => Err(ApiError::UnknownTarget),
+        QueueTargetType::LimitedDrop | QueueTargetType::TicketingEvent => Ok(target),
+    }
+}
+
+fn read_user(request: &HttpRequest) -> Result<UserId, ApiError> {
+    let mut values = request.headers().get_all(USER_ID);
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return Err(ApiError::InvalidUserId);
+    };
+    let text = value.to_str().map_err(|_| ApiError::InvalidUserId)?;
+    Ok(UserId::parse(text)?)
+}
+
+/// Reads a body to its end, at most `limit` bytes and for at most five seconds. What has no body costs nothing.
+///
+/// # Errors
+/// The answer: [`ApiError::PayloadTooLarge`], as soon as that is known; [`ApiError::RequestTimeout`];
+/// [`ApiError::BadRequest`] for a body that breaks off or is framed wrongly.
+pub(super) async fn read_body(
+    request: &HttpRequest,
+    payload: web::Payload,
+    limit: usize,
+) -> Result<Bytes, HttpResponse> {
+    read_within(BODY_TIMEOUT, request, payload, limit).await
+}
+
+async fn read_within(
+    time: Duration,
+    request: &HttpRequest,
+    payload: web::Payload,
+    limit: usize,
+) -> Result<Bytes, HttpResponse> {
+    let mut payload = match payload.into_inner() {
+        Payload::None => return Ok(Bytes::new()),
+        payload => payload,
+    };
+    let read = tokio::time::timeout(time, collect(request, &mut payload, limit)).await;
+    read.unwrap_or(Err(ApiError::RequestTimeout)).map_err(|error| Unread::answer(&error, payload))
+}
+
+async fn collect(request: &HttpRequest, payload: &mut Payload, limit: usize) -> Result<Bytes, ApiError> {
+    let announced = request.headers().get(CONTENT_LENGTH);
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > limit as u64) {
+        return Err(ApiError::PayloadTooLarge);
+    }
+    let mut body = BytesMut::new();
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk.map_err(|_| ApiError::BadRequest)?;
+        if body.len() + chunk.len() > limit {
+            return Err(ApiError::PayloadTooLarge);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.freeze())
+}
+
+/// The answer to a request whose body is not read to its end.
+///
+/// It holds on to the rest until it is sent, whereupon the server closes the connection. The rest of a chunked body
+/// that is let go of the server would read, and throw away, for as long as it comes.
+struct Unread {
+    answer: BoxBody,
+    _rest: Payload,
+}
+
+impl Unread {
+    fn answer(error: &ApiError, rest: Payload) -> HttpResponse {
+        error.error_response().map_body(|_, answer| BoxBody::new(Self { answer, _rest: rest }))
+    }
+}
+
+impl MessageBody for Unread {
+    type Error = <BoxBody as MessageBody>::Error;
+
+    fn size(&self) -> BodySize {
+        self.answer.size()
+    }
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        Pin::new(&mut self.answer).poll_next(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+    use futures_util::stream;
+
+    use super::*;
+
+    #[actix_web::test]
+    async fn a_body_that_does_not_come_ends_in_a_timeout() {
+        let request = TestRequest::post().to_http_request();
+        let mut never: Payload = Payload::Stream { payload: Box::pin(stream::pending()) };
+        let payload = web::Payload::from_request(&request, &mut never).await.unwrap();
+        let refusal = read_within(Duration::ZERO, &request, payload, 10).await.unwrap_err();
+        assert_eq!(refusal.status(), 408);
+    }
+}

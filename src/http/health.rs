@@ -1,0 +1,66 @@
+//! For orchestrators and collectors: health and metrics (DESIGN 4 "Health", "Metrics").
+
+use actix_web::{
+    HttpResponse,
+    http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+    web,
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{error::ApiError, state::HttpState};
+
+/// The process runs.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Live)]
+pub(super) struct LiveBody {
+    /// `live`.
+    status: &'static str,
+}
+
+/// The process takes requests.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Ready)]
+pub(super) struct ReadyBody {
+    /// `ready`.
+    status: &'static str,
+    /// `ok`, or `degraded` while Redis is away.
+    redis: &'static str,
+}
+
+/// Whether the process runs.
+#[utoipa::path(get, path = "/health/live", operation_id = "live", tag = "management",
+    responses((status = 200, description = "It runs.", body = LiveBody)))]
+pub(super) async fn live() -> HttpResponse {
+    fresh().json(LiveBody { status: "live" })
+}
+
+/// Whether the process takes requests. Also with Redis away: else a balancer would take all replicas out at once.
+#[utoipa::path(get, path = "/health/ready", operation_id = "ready", tag = "management",
+    responses(
+        (status = 200, description = "It takes requests.", body = ReadyBody),
+        (status = 503, description = "`NOT_READY`: starting or draining."),
+    ))]
+pub(super) async fn ready(state: web::Data<HttpState>) -> Result<HttpResponse, ApiError> {
+    if !state.lifecycle.is_serving() {
+        return Err(ApiError::NotReady);
+    }
+    let redis = if state.service.is_degraded() { "degraded" } else { "ok" };
+    Ok(fresh().json(ReadyBody { status: "ready", redis }))
+}
+
+/// All metrics in the Prometheus text format.
+#[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "management",
+    responses((status = 200, description = "Prometheus text format 0.0.4.", body = String, content_type = "text/plain")))]
+pub(super) async fn metrics(state: web::Data<HttpState>) -> HttpResponse {
+    let mut response = fresh();
+    response.insert_header((CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8")));
+    response.body(state.metrics.render())
+}
+
+/// An answer that is only true now.
+fn fresh() -> actix_web::HttpResponseBuilder {
+    let mut response = HttpResponse::Ok();
+    response.insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store")));
+    response
+}

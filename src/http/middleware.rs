@@ -1,0 +1,168 @@
+//! What every request passes through, and why in this order.
+
+use actix_web::{
+    App, Error, HttpMessage, HttpRequest, ResponseError,
+    body::MessageBody,
+    dev::{ServiceFactory, ServiceRequest, ServiceResponse},
+    http::{
+        Method,
+        header::{HeaderName, HeaderValue},
+    },
+    middleware::{Next, from_fn},
+    web,
+};
+use tracing::{Span, field};
+use tracing_actix_web::{RequestId, RootSpanBuilder, TracingLogger};
+
+use super::{error::ApiError, routes::RouteTemplate, state::HttpState};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// A longer request id is not taken over.
+const MAX_REQUEST_ID_BYTES: usize = 64;
+
+/// The route label where no route matched: a path is never a label.
+const UNMATCHED: &str = "unmatched";
+
+/// Puts the whole stack around an application. The last `wrap` runs first, so read from the bottom.
+pub fn with_middleware<T, B>(
+    app: App<T>,
+) -> App<
+    impl ServiceFactory<
+        ServiceRequest,
+        Config = (),
+        Response = ServiceResponse<impl MessageBody>,
+        Error = Error,
+        InitError = (),
+    >,
+>
+where
+    T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<B>, Error = Error, InitError = ()>
+        + 'static,
+    B: MessageBody + 'static,
+{
+    app
+        // 3. Innermost: what actix refuses by itself becomes a problem before anybody counts or logs it.
+        .wrap(from_fn(problems_only))
+        // 2. Counts what the client really gets, and gives it the request id.
+        .wrap(from_fn(observe))
+        // 1. Outermost: everything below logs inside the request's span.
+        .wrap(TracingLogger::<RequestSpan>::new())
+}
+
+/// The span of a request: id, method, route template, status. Never a path, a query or a header: a pass or a secret
+/// may be in them.
+struct RequestSpan;
+
+impl RootSpanBuilder for RequestSpan {
+    fn on_request_start(request: &ServiceRequest) -> Span {
+        tracing::info_span!(
+            "request",
+            request_id = request_id(request.request()).to_str().unwrap_or_default(),
+            method = method_label(request.method()),
+            route = field::Empty,
+            status = field::Empty,
+        )
+    }
+
+    fn on_request_end<B: MessageBody>(span: Span, outcome: &Result<ServiceResponse<B>, Error>) {
+        match outcome {
+            Ok(response) => {
+                with_route(response.request(), |route| span.record("route", route));
+                span.record("status", response.status().as_u16());
+            }
+            Err(error) => {
+                span.record("status", error.as_response_error().status_code().as_u16());
+            }
+        }
+        tracing::debug!("answered");
+    }
+}
+
+async fn observe(
+    request: ServiceRequest,
+    next: Next<impl MessageBody>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let Some(state) = request.app_data::<web::Data<HttpState>>().cloned() else {
+        return next.call(request).await;
+    };
+    let arrived = state.clock.monotonic();
+    let mut response = next.call(request).await?;
+    let took = state.clock.monotonic().saturating_sub(arrived);
+    let answered = response.request();
+    with_route(answered, |route| {
+        state.metrics.http_answered(method_label(answered.method()), route, response.status().as_u16(), took);
+    });
+    let id = request_id(answered);
+    // A shop behind us may have named the request already.
+    if !response.headers().contains_key(REQUEST_ID) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    Ok(response)
+}
+
+/// Only touches what actix made of an error. A shop's own answers pass as they are.
+async fn problems_only(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let response = match next.call(request).await {
+        Ok(response) => response,
+        Err(error) => return Err(ours(&error).into()),
+    };
+    let foreign = match response.response().error() {
+        Some(error) if error.as_error::<ApiError>().is_none() => Some(ours(error)),
+        Some(_) | None => None,
+    };
+    match foreign {
+        Some(problem) => Ok(response.into_response(problem.error_response()).map_into_right_body()),
+        None => Ok(response.map_into_left_body()),
+    }
+}
+
+/// The answer for an error of any origin; its cause goes into the log if it is a fault of ours.
+fn ours(error: &Error) -> ApiError {
+    if let Some(ours) = error.as_error::<ApiError>() {
+        return ours.clone();
+    }
+    let problem = ApiError::from_foreign(error.as_response_error().status_code());
+    if problem == ApiError::Internal {
+        tracing::error!(%error, "a request failed in a way nobody planned");
+    }
+    problem
+}
+
+/// The caller's request id if it has one we may repeat, else ours.
+fn request_id(request: &HttpRequest) -> HeaderValue {
+    let theirs = request.headers().get(REQUEST_ID).filter(|id| {
+        (1..=MAX_REQUEST_ID_BYTES).contains(&id.len())
+            && id.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+    });
+    if let Some(theirs) = theirs {
+        return theirs.clone();
+    }
+    let ours = request.extensions().get::<RequestId>().copied();
+    ours.and_then(|id| HeaderValue::try_from(id.to_string()).ok()).unwrap_or(HeaderValue::from_static("unknown"))
+}
+
+/// Gives `then` the template of the route that answered. Ours are at hand; others are looked up.
+fn with_route<R>(request: &HttpRequest, then: impl FnOnce(&str) -> R) -> R {
+    match request.app_data::<&'static RouteTemplate>() {
+        Some(template) => then(template.path),
+        None => then(request.match_pattern().as_deref().unwrap_or(UNMATCHED)),
+    }
+}
+
+/// A method as a label: a client can make up methods, and must not make up series.
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::PATCH => "PATCH",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}

@@ -1,0 +1,208 @@
+//! The API described for machines: made from the handlers, so that it cannot say something else.
+
+use std::sync::LazyLock;
+
+use actix_web::{
+    HttpResponse,
+    http::header::{CONTENT_TYPE, HeaderValue},
+    web::Bytes,
+};
+use utoipa::{
+    IntoParams, Modify, OpenApi, ToSchema,
+    openapi::{
+        self, Content, HeaderBuilder, ObjectBuilder, Ref, RefOr,
+        schema::Type,
+        security::{Http, HttpAuthScheme, SecurityScheme},
+    },
+};
+
+use super::{admin, health, queue};
+
+/// The OpenAPI description of every route, as JSON.
+pub fn openapi_json() -> String {
+    Api::openapi().to_pretty_json().expect("a description made of strings and maps is JSON")
+}
+
+/// This description.
+#[utoipa::path(get, path = "/openapi.json", operation_id = "openapi", tag = "queue",
+    responses((status = 200, description = "OpenAPI 3.1.", body = Object, content_type = "application/json")))]
+pub(super) async fn serve() -> HttpResponse {
+    static JSON: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(openapi_json()));
+    let mut response = HttpResponse::Ok();
+    response.insert_header((CONTENT_TYPE, HeaderValue::from_static("application/json")));
+    response.body(JSON.clone())
+}
+
+/// The kinds of target.
+#[derive(ToSchema)]
+#[schema(rename_all = "kebab-case")]
+#[expect(dead_code, reason = "names the values of a path segment for the documentation")]
+pub(super) enum TargetType {
+    LimitedDrop,
+    TicketingEvent,
+}
+
+/// The target in a path.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "names path parameters for the documentation")]
+pub(super) struct TargetPath {
+    /// The kind of target.
+    r#type: TargetType,
+    /// Canonical decimal, 1..=9223372036854775807.
+    #[param(rename = "targetId", pattern = "^[1-9][0-9]{0,18}$")]
+    target_id: String,
+}
+
+/// The person who asks.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "names a header for the documentation")]
+pub(super) struct UserHeader {
+    /// Who asks, exactly once: canonical decimal, 1..=9223372036854775807.
+    #[param(rename = "X-User-Id", pattern = "^[1-9][0-9]{0,18}$")]
+    user_id: String,
+}
+
+/// The operator who makes a change.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "names a header for the documentation")]
+pub(super) struct OperatorHeader {
+    /// Who makes the change, for the audit: 1 to 100 visible characters; `admin` if not given.
+    #[param(rename = "X-Operator", min_length = 1, max_length = 100)]
+    operator: Option<String>,
+}
+
+/// What an operator sets.
+#[derive(ToSchema)]
+#[schema(as = FlagChange, rename_all = "camelCase")]
+#[expect(dead_code, reason = "names the fields of a flag rule for the documentation")]
+pub(super) struct FlagChangeBody {
+    /// The switch.
+    enabled: bool,
+    /// The share of people it is on for, besides `users`.
+    #[schema(minimum = 0, maximum = 100, default = 100)]
+    rollout_percent: Option<u8>,
+    /// The targets it is on for, `limited-drop/42`; none: all.
+    targets: Option<Vec<String>>,
+    /// The people it is on for whatever the share.
+    users: Option<Vec<String>>,
+    /// Why, for the audit.
+    #[schema(min_length = 1, max_length = 500)]
+    reason: String,
+}
+
+/// The rule in force.
+#[derive(ToSchema)]
+#[schema(as = FlagRule, rename_all = "camelCase")]
+#[expect(dead_code, reason = "names the fields of a flag rule for the documentation")]
+pub(super) struct FlagRuleBody {
+    /// Counts the changes; 0: none was ever made.
+    version: u64,
+    /// When, milliseconds since the epoch.
+    #[schema(required)]
+    updated_at_ms: Option<u64>,
+    /// The switch.
+    enabled: bool,
+    /// The share of people it is on for, besides `users`.
+    #[schema(minimum = 0, maximum = 100)]
+    rollout_percent: u8,
+    /// The targets it is on for; none: all.
+    targets: Vec<String>,
+    /// The people it is on for whatever the share.
+    users: Vec<String>,
+    /// Why.
+    reason: String,
+}
+
+/// One change of the rule.
+#[derive(ToSchema)]
+#[schema(as = FlagAuditEntry, rename_all = "camelCase")]
+#[expect(dead_code, reason = "names the fields of an audit entry for the documentation")]
+pub(super) struct AuditEntryBody {
+    /// The operator; `restore` where a replica wrote a lost rule back.
+    who: String,
+    /// When, milliseconds since the epoch.
+    at_ms: u64,
+    /// The rule before; null: there was none.
+    #[schema(required, value_type = Option<Object>)]
+    old: Option<FlagRuleBody>,
+    /// The rule after.
+    #[schema(required, value_type = Option<Object>)]
+    new: Option<FlagRuleBody>,
+    /// The reason given.
+    why: String,
+}
+
+/// An error (RFC 9457).
+#[derive(ToSchema)]
+#[schema(as = Problem)]
+#[expect(dead_code, reason = "names the fields of every error for the documentation")]
+pub(super) struct ProblemBody {
+    /// `about:blank`: the status says what kind of problem it is, the code which one.
+    r#type: String,
+    /// The status in words.
+    title: String,
+    /// The HTTP status.
+    status: u16,
+    /// Which problem, for machines: `QUEUE_FULL`.
+    code: String,
+    /// Which problem, for people.
+    detail: String,
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Virtual Queue", description = "A waiting room: fixed numbers, exact batches, signed passes."),
+    paths(
+        queue::enter, queue::poll, queue::leave, queue::stats, serve, health::live, health::ready, health::metrics,
+        admin::flag, admin::put_flag, admin::audit,
+    ),
+    components(schemas(ProblemBody, TargetType)),
+    modifiers(&EveryErrorIsAProblem, &AdminToken),
+    tags(
+        (name = "queue", description = "For buyers and their apps."),
+        (name = "management", description = "For operators and their machines."),
+        (name = "admin", description = "For operators; there only with `admin.token`."),
+    )
+)]
+struct Api;
+
+/// Every answer of 400 and above has the same form, and every 429 and 503 says when to try again.
+struct EveryErrorIsAProblem;
+
+impl Modify for EveryErrorIsAProblem {
+    fn modify(&self, api: &mut openapi::OpenApi) {
+        let operations =
+            api.paths.paths.values_mut().flat_map(|path| {
+                [&mut path.get, &mut path.post, &mut path.put, &mut path.delete].into_iter().flatten()
+            });
+        for operation in operations {
+            for (status, response) in &mut operation.responses.responses {
+                let RefOr::T(response) = response else { continue };
+                if status.as_str() < "400" {
+                    continue;
+                }
+                let problem = Content::new(Some(Ref::from_schema_name("Problem")));
+                response.content.insert("application/problem+json".to_owned(), RefOr::T(problem));
+                if matches!(status.as_str(), "429" | "503") {
+                    let seconds = ObjectBuilder::new().schema_type(Type::Integer).build();
+                    let header = HeaderBuilder::new().schema(Some(seconds)).description(Some("Seconds.")).build();
+                    response.headers.insert("Retry-After".to_owned(), RefOr::T(header));
+                }
+            }
+        }
+    }
+}
+
+/// How an operator proves to be one.
+struct AdminToken;
+
+impl Modify for AdminToken {
+    fn modify(&self, api: &mut openapi::OpenApi) {
+        let components = api.components.get_or_insert_default();
+        let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        components.add_security_scheme("adminToken", bearer);
+    }
+}

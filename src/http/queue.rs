@@ -1,0 +1,104 @@
+//! The queue's API: enter, poll, leave, stats (TDD: FE/외부 계약; DESIGN 4).
+//!
+//! Here: from a request to the service and from its answer to a response. Not here: any decision about a queue.
+
+use actix_web::{HttpRequest, HttpResponse, web};
+
+use super::{
+    entry,
+    error::ApiError,
+    extract::{Caller, Target, read_body},
+    openapi::{TargetPath, UserHeader},
+    state::HttpState,
+};
+use crate::{
+    domain::QueueTarget,
+    service::{Answer, QueueError},
+};
+
+/// A body on enter is ignored up to here.
+const MAX_IGNORED_BYTES: usize = 8 * 1024;
+
+/// Enter the queue. Entering again gives the same number, or the same pass, and counts as a poll.
+#[utoipa::path(
+    post, path = "/virtual-queues/{type}/{targetId}/entries", operation_id = "enter", tag = "queue",
+    params(TargetPath, UserHeader),
+    responses(
+        (status = 200, description = "Where the person stands.", body = entry::EntryBody,
+            headers(("X-Virtual-Queue-Degraded" = Option<String>, description = "`redis`: answered without the store."))),
+        (status = 400, description = "`INVALID_USER_ID`, `BAD_REQUEST`"),
+        (status = 404, description = "`UNKNOWN_TARGET`"),
+        (status = 413, description = "`PAYLOAD_TOO_LARGE`: a body is ignored, up to 8 KB."),
+        (status = 429, description = "`QUEUE_FULL`, `TOO_MANY_TARGETS`"),
+        (status = 503, description = "`STORE_UNAVAILABLE`"),
+    )
+)]
+pub(super) async fn enter(
+    state: web::Data<HttpState>,
+    caller: Caller,
+    request: HttpRequest,
+    payload: web::Payload,
+) -> Result<HttpResponse, ApiError> {
+    // Nothing in a body matters, but unread it would end the connection after every answer.
+    if let Err(refusal) = read_body(&request, payload, MAX_IGNORED_BYTES).await {
+        return Ok(refusal);
+    }
+    respond(&state, caller.target, state.service.enter(caller.target, caller.user).await)
+}
+
+/// Poll: where the person stands now. Keeps the place alive, and collects the pass once the turn has come.
+#[utoipa::path(
+    get, path = "/virtual-queues/{type}/{targetId}/entries/me", operation_id = "poll", tag = "queue",
+    params(TargetPath, UserHeader),
+    responses(
+        (status = 200, description = "Where the person stands.", body = entry::EntryBody,
+            headers(("X-Virtual-Queue-Degraded" = Option<String>, description = "`redis`: answered without the store."))),
+        (status = 400, description = "`INVALID_USER_ID`"),
+        (status = 404, description = "`NOT_IN_QUEUE`: enter again; `UNKNOWN_TARGET`"),
+        (status = 503, description = "`STORE_UNAVAILABLE`"),
+    )
+)]
+pub(super) async fn poll(state: web::Data<HttpState>, caller: Caller) -> Result<HttpResponse, ApiError> {
+    respond(&state, caller.target, state.service.status(caller.target, caller.user).await)
+}
+
+/// Leave: gives up the place, or the live pass, which buys nothing from then on.
+#[utoipa::path(
+    delete, path = "/virtual-queues/{type}/{targetId}/entries/me", operation_id = "leave", tag = "queue",
+    params(TargetPath, UserHeader),
+    responses(
+        (status = 204, description = "Not in the queue any more, whether or not before.",
+            headers(("X-Virtual-Queue-Degraded" = Option<String>, description = "`redis`: answered without the store."))),
+        (status = 400, description = "`INVALID_USER_ID`"),
+        (status = 404, description = "`UNKNOWN_TARGET`"),
+        (status = 503, description = "`STORE_UNAVAILABLE`"),
+    )
+)]
+pub(super) async fn leave(state: web::Data<HttpState>, caller: Caller) -> Result<HttpResponse, ApiError> {
+    let left = state.service.leave(caller.target, caller.user).await?;
+    Ok(entry::left(left.degraded))
+}
+
+/// The books of a target, the same on every replica. Zeros for a target nobody uses.
+#[utoipa::path(
+    get, path = "/virtual-queues/{type}/{targetId}/stats", operation_id = "stats", tag = "queue",
+    params(TargetPath),
+    responses(
+        (status = 200, description = "The books.", body = entry::StatsBody),
+        (status = 404, description = "`UNKNOWN_TARGET`"),
+        (status = 503, description = "`STORE_UNAVAILABLE`"),
+    )
+)]
+pub(super) async fn stats(state: web::Data<HttpState>, target: Target) -> Result<HttpResponse, ApiError> {
+    let stats = state.service.stats(target.0).await?;
+    Ok(entry::stats(&stats))
+}
+
+fn respond(
+    state: &HttpState,
+    target: QueueTarget,
+    answer: Result<Answer, QueueError>,
+) -> Result<HttpResponse, ApiError> {
+    let cookie_at = state.options.cookie.then(|| state.clock.now_seconds());
+    Ok(entry::entry(target, &answer?, cookie_at))
+}

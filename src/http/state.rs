@@ -1,0 +1,93 @@
+//! What the handlers share, and whether the process takes requests.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
+
+use crate::{clock::StoreClock, config::Config, flags::FeatureFlags, metrics::Metrics, service::VirtualQueueService};
+
+use super::admin::AdminKey;
+
+/// What the handlers share: one a process, behind `web::Data`.
+pub struct HttpState {
+    /// Enter, status, leave, stats.
+    pub service: Arc<VirtualQueueService>,
+    /// The rule in force, for the operator's API.
+    pub flags: Arc<FeatureFlags>,
+    /// Where answers are counted.
+    pub metrics: Arc<Metrics>,
+    /// The store's time.
+    pub clock: StoreClock,
+    /// Whether the process takes requests.
+    pub lifecycle: Arc<Lifecycle>,
+    /// What the configuration says about HTTP.
+    pub options: HttpOptions,
+}
+
+/// What the configuration says about HTTP.
+#[derive(Debug)]
+pub struct HttpOptions {
+    /// False: the queue of limited drops is 404 (`limited_drop.enabled`).
+    pub limited_drops: bool,
+    /// The pass also travels in a cookie (`token.cookie`).
+    pub cookie: bool,
+    /// None: the admin API does not exist (`admin.token`).
+    pub admin: Option<AdminKey>,
+}
+
+impl HttpOptions {
+    /// As configured.
+    pub fn from_config(config: &Config) -> Self {
+        Self {
+            limited_drops: config.limited_drop.enabled,
+            cookie: config.token.cookie,
+            admin: config.admin.token.as_ref().map(AdminKey::new),
+        }
+    }
+}
+
+/// Whether the process takes requests: starting, then serving, then draining, and never back.
+#[derive(Debug, Default)]
+pub struct Lifecycle(AtomicU8);
+
+const SERVING: u8 = 1;
+const DRAINING: u8 = 2;
+
+impl Lifecycle {
+    /// Starting.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starting is over. Without effect once draining has begun.
+    pub fn serving(&self) {
+        self.0.fetch_max(SERVING, Ordering::Release);
+    }
+
+    /// The end has begun: balancers should send nobody here any more.
+    pub fn draining(&self) {
+        self.0.fetch_max(DRAINING, Ordering::Release);
+    }
+
+    /// Whether requests are welcome.
+    pub fn is_serving(&self) -> bool {
+        self.0.load(Ordering::Acquire) == SERVING
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draining_process_never_serves_again() {
+        let life = Lifecycle::new();
+        assert!(!life.is_serving());
+        life.serving();
+        assert!(life.is_serving());
+        life.draining();
+        life.serving();
+        assert!(!life.is_serving());
+    }
+}

@@ -1,0 +1,116 @@
+//! The whole HTTP side, from request to response, on a queue nobody uses yet.
+
+mod admin;
+mod bad_input;
+mod contract;
+mod description;
+mod stack;
+mod wire;
+
+use std::sync::Arc;
+
+use actix_web::{
+    App, Error,
+    body::{MessageBody, to_bytes},
+    dev::{Service, ServiceResponse},
+    http::{StatusCode, header::HeaderMap},
+    test::{TestRequest, init_service},
+    web,
+};
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    clock::{FakeClock, StoreClock},
+    flags::{AUDIT_KEPT, EmbeddedFlagSource, FeatureFlags},
+    metrics::Metrics,
+    service::VirtualQueueService,
+};
+
+const ENTRIES: &str = "/virtual-queues/limited-drop/42/entries";
+const ME: &str = "/virtual-queues/limited-drop/42/entries/me";
+const STATS: &str = "/virtual-queues/limited-drop/42/stats";
+const ADMIN_TOKEN: &str = "a token that only operators know";
+
+/// A service whose queues nobody uses yet.
+fn unused_service() -> Arc<VirtualQueueService> {
+    Arc::new(VirtualQueueService)
+}
+
+fn plain() -> HttpOptions {
+    HttpOptions { limited_drops: true, cookie: false, admin: None }
+}
+
+fn with_admin() -> HttpOptions {
+    HttpOptions { admin: Some(AdminKey::new(&ADMIN_TOKEN.into())), ..plain() }
+}
+
+fn state(options: HttpOptions) -> web::Data<HttpState> {
+    let clock = StoreClock::new(FakeClock::at(1_790_000_000_000));
+    let source = Arc::new(EmbeddedFlagSource::new(clock.clone(), AUDIT_KEPT));
+    web::Data::new(HttpState {
+        service: unused_service(),
+        flags: Arc::new(FeatureFlags::new(source, false)),
+        metrics: Arc::new(Metrics::new()),
+        clock,
+        lifecycle: Arc::new(Lifecycle::new()),
+        options,
+    })
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+struct Got {
+    status: StatusCode,
+    headers: HeaderMap,
+    text: String,
+}
+
+impl Got {
+    async fn read(response: Result<ServiceResponse<impl MessageBody>, Error>) -> Self {
+        let (_, response) = response.expect("middleware gives responses").into_parts();
+        let (head, body) = response.into_parts();
+        let text = to_bytes(body).await.unwrap_or_else(|_| panic!("a body breaks off"));
+        Self {
+            status: head.status(),
+            headers: head.headers().clone(),
+            text: String::from_utf8(text.to_vec()).expect("answers are UTF-8"),
+        }
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Asserts a complete problem of this status and code.
+    #[track_caller]
+    fn is_problem(&self, status: u16, code: &str) {
+        assert_eq!(self.status.as_u16(), status, "{self:?}");
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        assert_eq!(self.header("cache-control"), Some("no-store"), "{self:?}");
+        let body = self.json();
+        assert_eq!((&body["code"], &body["status"]), (&code.into(), &status.into()), "{self:?}");
+        for field in ["type", "title", "detail"] {
+            assert!(body[field].as_str().is_some_and(|text| !text.is_empty()), "{self:?}");
+        }
+    }
+}
+
+/// Sends one request to a fresh application.
+async fn send(options: HttpOptions, request: TestRequest) -> Got {
+    send_to(&state(options), request).await
+}
+
+async fn send_to(state: &web::Data<HttpState>, request: TestRequest) -> Got {
+    let app = App::new()
+        .app_data(state.clone())
+        .configure(queue_routes)
+        .configure(management_routes)
+        .default_service(web::to(not_found));
+    let app = init_service(with_middleware(app)).await;
+    Got::read(app.call(request.to_request()).await).await
+}
