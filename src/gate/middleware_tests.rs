@@ -67,6 +67,9 @@ struct Doors {
     shop: Rc<Shop>,
 }
 
+/// Header lines, path and body of a request.
+type Seen = (Vec<(String, String)>, String, Bytes);
+
 #[derive(Default)]
 struct Shop {
     /// The status it answers; 0: its middleware gives an error without an answer.
@@ -75,8 +78,8 @@ struct Shop {
     panics: Cell<bool>,
     /// It waits for this before it answers.
     wait: RefCell<Option<Rc<Notify>>>,
-    /// Header lines, path and body of each request.
-    saw: RefCell<Vec<(Vec<(String, String)>, String, Bytes)>>,
+    /// Each request.
+    saw: RefCell<Vec<Seen>>,
 }
 
 impl Shop {
@@ -401,17 +404,8 @@ async fn a_store_that_is_away_stops_no_purchase_and_still_no_forgery() {
         let answer = doors.buy(7, &doors.pass(7)).await;
         assert_eq!((answer.status, answer.degraded.as_deref()), (201, Some("redis")));
         assert!(doors.counted(r#"virtual_queue_redis_degraded_total{operation="gate"} 1"#));
-        assert_denied(
-            &doors
-                .buy(
-                    7,
-                    &Keyring::random()
-                        .mint(target(QueueTargetType::LimitedDrop, 42), UserId::try_from(7).unwrap(), NOW + 9)
-                        .raw()
-                        .to_owned(),
-                )
-                .await,
-        );
+        let forged = Doors { keys: Arc::new(Keyring::random()), ..Doors::new() }.pass(7);
+        assert_denied(&doors.buy(7, &forged).await);
         while doors.store.settled().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

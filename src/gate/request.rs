@@ -39,7 +39,7 @@ pub(super) fn pass(headers: &HeaderMap, target: QueueTarget, from_cookie: bool) 
         return Err(Refusal::NoPass);
     }
     let name = pass_cookie_name(target);
-    let cookies = headers.get_all(header::COOKIE).filter_map(|value| value.to_str().ok()).flat_map(cookies);
+    let cookies = headers.get_all(header::COOKIE).flat_map(cookies);
     let pass = only(cookies.filter(|(cookie, _)| *cookie == name)).map_err(|_| AMBIGUOUS)?;
     pass.map(|(_, pass)| pass.to_owned()).ok_or(Refusal::NoPass)
 }
@@ -53,9 +53,10 @@ fn only<T>(mut all: impl Iterator<Item = T>) -> Result<Option<T>, Doubled> {
     if all.next().is_some() { Err(Doubled) } else { Ok(first) }
 }
 
-/// Names and values of a `Cookie` header.
-fn cookies(header: &str) -> impl Iterator<Item = (&str, &str)> {
-    header.split(';').filter_map(|pair| pair.split_once('=')).map(|(name, value)| {
+/// Names and values of a `Cookie` header, those that are text.
+fn cookies(header: &HeaderValue) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = header.as_bytes().split(|byte| *byte == b';').filter_map(|pair| str::from_utf8(pair).ok());
+    pairs.filter_map(|pair| pair.split_once('=')).map(|(name, value)| {
         let value = value.trim();
         (name.trim(), value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value))
     })
@@ -95,7 +96,7 @@ fn without_passes(value: &HeaderValue) -> Option<HeaderValue> {
     let prefixes = QueueTargetType::ALL.map(pass_cookie_prefix);
     let is_pass = |pair: &&[u8]| prefixes.iter().any(|prefix| pair.trim_ascii_start().starts_with(prefix.as_bytes()));
     let pairs: Vec<&[u8]> = value.as_bytes().split(|byte| *byte == b';').collect();
-    if !pairs.iter().any(|pair| is_pass(&pair)) {
+    if !pairs.iter().any(&is_pass) {
         return Some(value.clone());
     }
     let kept: Vec<&[u8]> = pairs.into_iter().filter(|pair| !is_pass(pair)).collect();
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_pass_comes_from_the_header_or_else_from_the_targets_cookie() {
-        let cookie = ("cookie", "a=b; vq_limited-drop_42=from-cookie;c=d");
+        let cookie = ("cookie", "a=김; vq_limited-drop_42=from-cookie;c=d");
         let read = |lines: &[(&'static str, &str)], from_cookie| pass(&headers(lines), drop_42(), from_cookie);
         assert_eq!(read(&[("x-entry-token", "from-header")], false), Ok("from-header".to_owned()));
         assert_eq!(read(&[("x-entry-token", "from-header"), cookie], true), Ok("from-header".to_owned()));
