@@ -1,1 +1,342 @@
-//! To come.
+//! The composition root: the one place where everything is put together.
+//!
+//! Here: which store, who shares what, in which order things start and end. Not here: any rule.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use actix::{Actor, Addr};
+use actix_rt::{Arbiter, task::JoinHandle};
+use actix_web::{
+    App as WebApp, HttpServer,
+    dev::ServerHandle,
+    web::{self, Data},
+};
+
+use crate::{
+    actors::{Directory, MetricsActor, PumpParts, StopPumps},
+    clock::StoreClock,
+    config::{Config, StoreKind},
+    demo_shop::{self, Database, EmbeddedStockGate, RedisStockGate, ShopService, StockGate},
+    domain::QueueTargetType,
+    flags::{AUDIT_KEPT, EmbeddedFlagSource, FeatureFlags, FlagSource, RedisFlagSource},
+    gate::{EntryTokenGate, GatedRoutes},
+    http::{self, HttpOptions, HttpState, Lifecycle},
+    metrics::Metrics,
+    service::{ServiceParts, VirtualQueueService},
+    store::{QueueRules, VirtualQueueStore, embedded::EmbeddedStore, redis::RedisStore},
+    token::Keyring,
+};
+
+/// Why the start failed. Names no secret.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is taken, or not this machine's.
+    #[error("cannot listen on {address}: {cause}")]
+    Listen {
+        /// As configured.
+        address: String,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// The shop's database cannot be opened.
+    #[error("demo_shop.database: {0}")]
+    Shop(#[from] demo_shop::DatabaseError),
+    /// `redis.url` is none.
+    #[error("redis.url: {0}")]
+    Redis(#[from] crate::redis::connection::BadUrl),
+    /// A secret is too short.
+    #[error("token.secret: {0}")]
+    Secret(#[from] crate::token::WeakSecret),
+}
+
+/// A running waiting room. Ends with [`Self::run_until_signal`], or is abandoned when dropped.
+pub struct App {
+    address: SocketAddr,
+    lifecycle: Arc<Lifecycle>,
+    servers: Vec<(ServerHandle, JoinHandle<io::Result<()>>)>,
+    flag_loop: JoinHandle<()>,
+    pumps: Addr<Directory>,
+    pump_thread: Arbiter,
+    service: Arc<VirtualQueueService>,
+}
+
+/// Everything that depends on which store it is.
+struct Stores {
+    queue: Arc<dyn VirtualQueueStore>,
+    flags: Arc<dyn FlagSource>,
+    stock: Arc<dyn StockGate>,
+}
+
+/// Starts on a system of its own, tells `started` where it listens, and serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`StartError`], or what `started` says.
+pub fn run(config: &Config, started: impl FnOnce(SocketAddr) -> io::Result<()>) -> io::Result<()> {
+    actix_rt::System::new().block_on(async {
+        let app = App::start(config).await.map_err(io::Error::other)?;
+        started(app.address())?;
+        app.run_until_signal().await
+    })
+}
+
+/// What works but is unwise: how the Redis of this configuration is set up, or that it could not be asked.
+pub fn warnings(config: &Config) -> Vec<String> {
+    if config.store.kind == Some(StoreKind::Embedded) {
+        return Vec::new();
+    }
+    let (rules, clock, metrics) = (QueueRules::from_config(config), StoreClock::system(), Arc::new(Metrics::new()));
+    actix_rt::System::new().block_on(async {
+        match RedisStore::connect(&config.redis, rules, clock, metrics).await {
+            Ok(store) if store.is_degraded() => vec![format!("redis at {} is away", config.redis.address())],
+            Ok(store) => store.server_warnings().await,
+            Err(error) => vec![error.to_string()],
+        }
+    })
+}
+
+impl App {
+    /// Starts everything; when this returns, requests are welcome. Call it inside an actix system, which must outlive
+    /// the app: the store's calls run on it. Redis may be away.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start(config: &Config) -> Result<Self, StartError> {
+        let (clock, metrics) = (StoreClock::system(), Arc::new(Metrics::new()));
+        let keyring = Arc::new(keyring(config)?);
+        let stores = stores(config, &clock, &metrics).await?;
+        let flags = Arc::new(FeatureFlags::new(stores.flags, config.flags.virtual_queue_enabled));
+        // Away is no reason not to start: the default decides until a rule is seen.
+        let _ = flags.refresh().await;
+        let flag_loop = actix_rt::spawn({
+            let flags = flags.clone();
+            async move { flags.run().await }
+        });
+
+        let parts = ServiceParts {
+            store: stores.queue.clone(),
+            flags: flags.clone(),
+            issuer: keyring.clone(),
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+        };
+        let service = Arc::new(VirtualQueueService::new(parts, config));
+        let pump_thread = Arbiter::new();
+        let pumps = start_pumps(config, &pump_thread, &stores.queue, &clock, &metrics, &service);
+
+        let gate = gate(config, keyring, flags.clone(), &clock, &metrics, stores.queue);
+        let shop = match config.demo_shop.enabled {
+            Some(true) => {
+                let database = Database::open(config.demo_shop.database.as_deref())?;
+                Some(Data::new(ShopService::new(database, stores.stock, clock.clone(), config.demo_shop.stock)))
+            }
+            Some(false) | None => None,
+        };
+        let lifecycle = Arc::new(Lifecycle::new());
+        let options = HttpOptions::from_config(config);
+        let state = Data::new(HttpState {
+            service: service.clone(),
+            flags,
+            metrics,
+            clock,
+            lifecycle: lifecycle.clone(),
+            options,
+        });
+        let (address, servers) = listen(config, &state, &gate, shop.as_ref())?;
+        lifecycle.serving();
+        Ok(Self { address, lifecycle, servers, flag_loop, pumps, pump_thread, service })
+    }
+
+    /// Where buyers reach it.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until SIGTERM or SIGINT, then ends in order: not ready any more, no new connections, running requests
+    /// get `server.shutdown_grace_seconds`, then the pumps stop (others take over), then the rest.
+    ///
+    /// # Errors
+    /// When the signals cannot be listened for.
+    pub async fn run_until_signal(self) -> io::Result<()> {
+        let signal = signalled().await?;
+        tracing::info!(signal, "ending: running requests get their time");
+        self.lifecycle.draining();
+        let ending: Vec<_> = self.servers.iter().map(|(handle, _)| handle.stop(true)).collect();
+        futures_util::future::join_all(ending).await;
+        for (_, server) in self.servers {
+            let _ = server.await;
+        }
+        let _ = self.pumps.send(StopPumps).await;
+        self.pump_thread.stop();
+        let _ = self.pump_thread.join();
+        self.service.hand_over_direct_counts().await;
+        self.flag_loop.abort();
+        Ok(())
+    }
+}
+
+/// The secrets that sign and verify passes. Only with the embedded store may there be none: a validated configuration
+/// for Redis has one.
+fn keyring(config: &Config) -> Result<Keyring, StartError> {
+    match &config.token.secret {
+        Some(secret) => Ok(Keyring::new(secret, &config.token.also_accepted)?),
+        None => {
+            tracing::warn!("no token.secret: passes are signed with one made for this run, and end with it");
+            Ok(Keyring::random())
+        }
+    }
+}
+
+async fn stores(config: &Config, clock: &StoreClock, metrics: &Arc<Metrics>) -> Result<Stores, StartError> {
+    let rules = QueueRules::from_config(config);
+    match config.store.kind {
+        Some(StoreKind::Embedded) => Ok(Stores {
+            queue: EmbeddedStore::new(rules, clock.clone(), metrics.clone()),
+            flags: Arc::new(EmbeddedFlagSource::new(clock.clone(), AUDIT_KEPT)),
+            stock: Arc::new(EmbeddedStockGate::new(clock.clone())),
+        }),
+        Some(StoreKind::Redis) | None => {
+            let store = RedisStore::connect(&config.redis, rules, clock.clone(), metrics.clone()).await?;
+            if store.is_degraded() {
+                tracing::warn!(address = config.redis.address(), "redis is away at the start");
+            } else {
+                for warning in store.server_warnings().await {
+                    tracing::warn!("{warning}");
+                }
+            }
+            Ok(Stores {
+                flags: Arc::new(RedisFlagSource::new(store.client().clone(), store.pool().clone(), AUDIT_KEPT)),
+                stock: Arc::new(RedisStockGate::new(store.pool().clone(), clock.clone())),
+                queue: store,
+            })
+        }
+    }
+}
+
+fn start_pumps(
+    config: &Config,
+    thread: &Arbiter,
+    store: &Arc<dyn VirtualQueueStore>,
+    clock: &StoreClock,
+    metrics: &Arc<Metrics>,
+    service: &Arc<VirtualQueueService>,
+) -> Addr<Directory> {
+    let reports = MetricsActor::start_in_arbiter(&thread.handle(), {
+        let metrics = metrics.clone();
+        |_| MetricsActor::new(metrics)
+    });
+    let parts = PumpParts {
+        store: store.clone(),
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+        // Different in every process: 128 random bits.
+        owner: format!("{:032x}", rand::random::<u128>()).into(),
+        tick: Duration::from_millis(config.queue.tick_ms),
+        max_evict_per_tick: config.queue.max_evict_per_tick,
+        reports,
+    };
+    let service = service.clone();
+    Directory::start_in_arbiter(&thread.handle(), |_| Directory::new(parts, service))
+}
+
+fn gate(
+    config: &Config,
+    keyring: Arc<Keyring>,
+    flags: Arc<FeatureFlags>,
+    clock: &StoreClock,
+    metrics: &Arc<Metrics>,
+    store: Arc<dyn VirtualQueueStore>,
+) -> EntryTokenGate {
+    let gate = EntryTokenGate::new(keyring, flags, clock.clone())
+        .cookie(config.token.cookie)
+        .metrics(metrics.clone())
+        .lease(Duration::from_millis(config.upstream.lease_ms()))
+        .shed_beyond(config.load_shedding.max_concurrent_requests)
+        .routes(purchase_routes(config));
+    if config.token.single_use { gate.single_use(store) } else { gate }
+}
+
+/// The routes the gate stands before. Where limited drops do not exist, neither does their purchase: 404, not 403.
+fn purchase_routes(config: &Config) -> GatedRoutes {
+    let all = GatedRoutes::default();
+    if config.limited_drop.enabled { all } else { all.without(QueueTargetType::LimitedDrop) }
+}
+
+type Listening = (SocketAddr, Vec<(ServerHandle, JoinHandle<io::Result<()>>)>);
+
+/// Binds first and serves then, so that a taken port fails the start before anybody is served.
+fn listen(
+    config: &Config,
+    state: &Data<HttpState>,
+    gate: &EntryTokenGate,
+    shop: Option<&Data<ShopService>>,
+) -> Result<Listening, StartError> {
+    let server = &config.server;
+    let public = bind(&server.host, server.port)?;
+    let management = server.management_port.map(|port| bind(&server.host, port)).transpose()?;
+    let address = public.local_addr().map_err(|cause| StartError::Listen { address: server.host.clone(), cause })?;
+    let (apart, limited_drops) = (management.is_some(), config.limited_drop.enabled);
+    let mut servers = Vec::new();
+
+    let (state_here, gate, shop) = (state.clone(), gate.clone(), shop.cloned());
+    let mut main = HttpServer::new(move || {
+        let app = WebApp::new().app_data(state_here.clone()).configure(http::queue_routes);
+        let app = if apart { app } else { app.configure(http::management_routes) };
+        http::with_middleware(app.service(shop_scope(&gate, shop.as_ref(), limited_drops)))
+    });
+    if server.workers > 0 {
+        main = main.workers(server.workers);
+    }
+    let main = main.disable_signals().shutdown_timeout(server.shutdown_grace_seconds);
+    servers
+        .push(main.listen(public).map_err(|cause| StartError::Listen { address: address.to_string(), cause })?.run());
+
+    if let Some(listener) = management {
+        let state = state.clone();
+        let small = HttpServer::new(move || {
+            let app = WebApp::new().app_data(state.clone()).configure(http::management_routes);
+            http::with_middleware(app.default_service(web::to(http::not_found)))
+        });
+        let small = small.workers(1).disable_signals().shutdown_timeout(server.shutdown_grace_seconds);
+        let listening = small.listen(listener);
+        servers.push(listening.map_err(|cause| StartError::Listen { address: server.host.clone(), cause })?.run());
+    }
+    let servers = servers.into_iter().map(|server| (server.handle(), actix_rt::spawn(server))).collect();
+    Ok((address, servers))
+}
+
+fn bind(host: &str, port: u16) -> Result<TcpListener, StartError> {
+    TcpListener::bind((host, port)).map_err(|cause| StartError::Listen { address: format!("{host}:{port}"), cause })
+}
+
+/// Everything that is no route of ours stands behind the gate, so that no odd spelling finds a way round it. Last of
+/// all services: it takes every path.
+fn shop_scope(
+    gate: &EntryTokenGate,
+    shop: Option<&Data<ShopService>>,
+    limited_drops: bool,
+) -> impl actix_web::dev::HttpServiceFactory + use<> {
+    let mut scope = web::scope("");
+    if !limited_drops {
+        scope = scope.service(web::resource("/limited-drops/{id}/orders").default_service(web::to(http::not_found)));
+    }
+    match shop {
+        Some(shop) => scope = scope.app_data(shop.clone()).configure(demo_shop::configure),
+        None => scope = scope.configure(http::no_shop_routes),
+    }
+    scope.default_service(web::to(http::not_found)).wrap(gate.clone())
+}
+
+/// Waits for SIGTERM or SIGINT; gives its name.
+async fn signalled() -> io::Result<&'static str> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    })
+}

@@ -4,10 +4,12 @@
 //! [`crate::app`]. What is written goes to the writers handed in, so that tests can read it.
 
 mod check;
+mod demo;
 
 use std::{
     ffi::OsString,
     io::{self, Write},
+    net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
 };
@@ -95,7 +97,14 @@ pub fn run(
         }
     };
     telemetry::init(&config.log);
-    match app::run(config, mode) {
+    let started = |address: SocketAddr| {
+        writeln!(out, "listening on http://{address}")?;
+        if mode == Mode::Demo {
+            demo::say_what_to_type(&config, address, out)?;
+        }
+        out.flush()
+    };
+    match app::run(&config, started) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
             writeln!(err, "virtual-queue: {error}")?;

@@ -148,6 +148,13 @@ impl GatedRoutes {
         Self(routes)
     }
 
+    /// These without the ones of a kind.
+    #[must_use]
+    pub fn without(mut self, kind: QueueTargetType) -> Self {
+        self.0.retain(|route| route.kind != kind);
+        self
+    }
+
     /// What a request is: `raw_path` is the path as it came, neither decoded nor normalised, without the query.
     pub fn classify(&self, method: &str, raw_path: &str) -> RouteMatch {
         for route in self.0.iter().filter(|route| route.method == method) {

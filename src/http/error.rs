@@ -66,6 +66,8 @@ pub enum ApiError {
     InvalidFlag(String),
     /// Starting or draining.
     NotReady,
+    /// Purchases are asked for, and there is no shop behind us.
+    NoShop,
     /// A fault of ours.
     Internal,
 }
@@ -166,6 +168,13 @@ impl ApiError {
                 "the service is starting or draining",
             )
             .retry_after(1),
+            Self::NoShop => Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "NO_SHOP",
+                "No shop",
+                "no shop is configured behind this waiting room: set demo_shop.enabled",
+            )
+            .retry_after(60),
             Self::Internal => Problem::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "INTERNAL",
@@ -193,6 +202,7 @@ impl ApiError {
             | Self::InvalidOperator
             | Self::InvalidFlag(_)
             | Self::NotReady
+            | Self::NoShop
             | Self::Internal => None,
         }
     }
@@ -300,6 +310,7 @@ mod tests {
             (ApiError::InvalidOperator, 400, "INVALID_OPERATOR", None),
             (ApiError::InvalidFlag("why".to_owned()), 400, "INVALID_FLAG", None),
             (ApiError::NotReady, 503, "NOT_READY", Some("1")),
+            (ApiError::NoShop, 503, "NO_SHOP", Some("60")),
             (ApiError::Internal, 500, "INTERNAL", None),
         ]
     }

@@ -21,5 +21,5 @@ pub use admin::AdminKey;
 pub use error::ApiError;
 pub use middleware::with_middleware;
 pub use openapi::openapi_json;
-pub use routes::{RouteTemplate, management_routes, not_found, queue_routes};
+pub use routes::{RouteTemplate, management_routes, no_shop_routes, not_found, queue_routes};
 pub use state::{HttpOptions, HttpState, Lifecycle};

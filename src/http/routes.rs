@@ -57,6 +57,17 @@ pub fn management_routes(cfg: &mut web::ServiceConfig) {
         .service(at(&FLAG_AUDIT).guard(guard::fn_guard(admin::exists)).route(read().to(admin::audit)));
 }
 
+/// The purchase routes where no shop stands behind us: 503.
+pub fn no_shop_routes(cfg: &mut web::ServiceConfig) {
+    for path in ["/limited-drops/{id}/orders", "/events/{id}/seats/select", "/events/{id}/tickets"] {
+        cfg.service(web::resource(path).route(web::post().to(no_shop)));
+    }
+}
+
+async fn no_shop() -> Result<HttpResponse, ApiError> {
+    Err(ApiError::NoShop)
+}
+
 /// The answer where nothing is: for `App::default_service`.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::config::RedisConfig;
+use crate::config::{OnFailure, RedisConfig, RedisMode};
 
 /// A running server. Killed when dropped.
 pub(crate) struct TestServer {
@@ -123,5 +123,7 @@ fn config(port: u16) -> RedisConfig {
         pool_size: 4,
         connect_timeout_ms: 500,
         command_timeout_ms: 200,
+        mode: RedisMode::Standalone,
+        on_failure: OnFailure::Open,
     }
 }

@@ -1,1 +1,12 @@
-//! The integration tests, one binary.
+//! The integration tests, one binary: real Redis, real processes, real faults.
+
+mod bad_input;
+mod invariants;
+mod layers;
+mod life;
+mod outages;
+mod purchases;
+mod queueing;
+mod redis_server;
+mod server;
+mod switching;

@@ -22,9 +22,12 @@ use serde_json::Value;
 use super::*;
 use crate::{
     clock::{FakeClock, StoreClock},
+    config::Config,
     flags::{AUDIT_KEPT, EmbeddedFlagSource, FeatureFlags},
     metrics::Metrics,
-    service::VirtualQueueService,
+    service::{ServiceParts, VirtualQueueService},
+    store::{QueueRules, embedded::EmbeddedStore},
+    token::Keyring,
 };
 
 const ENTRIES: &str = "/virtual-queues/limited-drop/42/entries";
@@ -33,8 +36,16 @@ const STATS: &str = "/virtual-queues/limited-drop/42/stats";
 const ADMIN_TOKEN: &str = "a token that only operators know";
 
 /// A service whose queues nobody uses yet.
-fn unused_service() -> Arc<VirtualQueueService> {
-    Arc::new(VirtualQueueService)
+fn unused_service(clock: &StoreClock, flags: &Arc<FeatureFlags>) -> Arc<VirtualQueueService> {
+    let (config, metrics) = (Config::parse_default(), Arc::new(Metrics::new()));
+    let parts = ServiceParts {
+        store: EmbeddedStore::new(QueueRules::from_config(&config), clock.clone(), metrics.clone()),
+        flags: flags.clone(),
+        issuer: Arc::new(Keyring::random()),
+        clock: clock.clone(),
+        metrics,
+    };
+    Arc::new(VirtualQueueService::new(parts, &config))
 }
 
 fn plain() -> HttpOptions {
@@ -48,9 +59,10 @@ fn with_admin() -> HttpOptions {
 fn state(options: HttpOptions) -> web::Data<HttpState> {
     let clock = StoreClock::new(FakeClock::at(1_790_000_000_000));
     let source = Arc::new(EmbeddedFlagSource::new(clock.clone(), AUDIT_KEPT));
+    let flags = Arc::new(FeatureFlags::new(source, true));
     web::Data::new(HttpState {
-        service: unused_service(),
-        flags: Arc::new(FeatureFlags::new(source, false)),
+        service: unused_service(&clock, &flags),
+        flags,
         metrics: Arc::new(Metrics::new()),
         clock,
         lifecycle: Arc::new(Lifecycle::new()),

@@ -1,0 +1,78 @@
+//! Starting, serving, ending.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    redis_server::RedisServer,
+    server::{DROP, Reply, Server},
+};
+
+#[tokio::test]
+async fn it_tells_that_it_lives_and_that_it_is_ready() {
+    let redis = RedisServer::start();
+    let server = Server::serve(&redis, &[]);
+    assert_eq!(server.get("/health/live").await.status, 200);
+    let ready = server.get("/health/ready").await;
+    assert_eq!((ready.status, &ready.body["redis"]), (200, &"ok".into()), "{ready:?}");
+    let openapi = server.get("/openapi.json").await;
+    assert!(openapi.body["openapi"].as_str().unwrap().starts_with("3."));
+    assert!(openapi.body["paths"]["/virtual-queues/{type}/{targetId}/entries"].is_object());
+}
+
+#[tokio::test]
+async fn a_management_port_takes_metrics_health_and_admin_off_the_public_one() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let server = Server::demo(&[("VQ_SERVER__MANAGEMENT_PORT", &port)]);
+    let management = format!("http://127.0.0.1:{port}");
+    for path in ["/metrics", "/health/live", "/health/ready", "/admin/flags/virtual-queue.enabled"] {
+        assert_eq!(server.get(path).await.refusal(), (404, "NOT_FOUND"), "{path}");
+        let there = reqwest::Client::new().get(format!("{management}{path}")).bearer_auth(crate::server::ADMIN);
+        assert_eq!(Reply::of(there).await.status, 200, "{path}");
+    }
+    assert_eq!(server.enter(DROP, 7).await.status, 200);
+}
+
+#[tokio::test]
+async fn sigterm_lets_running_requests_end_and_no_others_begin() {
+    let redis = RedisServer::start();
+    // Redis hangs: a poll takes its whole budget, and is under way when the signal comes.
+    let mut server = Server::serve(&redis, &[("VQ_REDIS__COMMAND_TIMEOUT_MS", "1500")]);
+    server.enter(DROP, 7).await;
+    redis.stop();
+    let running = server.as_user(Method::GET, &format!("/virtual-queues/{DROP}/entries/me"), 7).send();
+    let signal = async {
+        sleep(Duration::from_millis(150)).await;
+        server.terminate();
+    };
+    let (answer, ()) = tokio::join!(running, signal);
+    assert_eq!(answer.expect("an answer, not a cut connection").status(), 200);
+    assert!(server.try_enter(DROP, 8).await.is_err(), "no new ones");
+    let began = Instant::now();
+    assert!(server.wait().success(), "a clean end");
+    assert!(began.elapsed() < Duration::from_secs(5));
+    redis.cont();
+}
+
+#[tokio::test]
+async fn every_replica_shows_the_same_numbers() {
+    let redis = RedisServer::start();
+    let [a, b] = [Server::serve(&redis, &[]), Server::serve(&redis, &[])];
+    for user in 1..=30 {
+        a.enter(DROP, user).await;
+    }
+    assert_eq!(a.stats(DROP).await["waitingCount"], 30);
+    assert_eq!(b.stats(DROP).await["waitingCount"], 30);
+    let line = r#"virtual_queue_length{target="LIMITED_DROP:42"} 30"#;
+    let until = Instant::now() + Duration::from_secs(5);
+    while !(a.get("/metrics").await.text.contains(line) && b.get("/metrics").await.text.contains(line)) {
+        assert!(Instant::now() < until, "{}", b.get("/metrics").await.text);
+        sleep(Duration::from_millis(100)).await;
+    }
+    let unused = a.stats("ticketing-event/99").await;
+    assert_eq!((&unused["waitingCount"], &unused["capacity"]), (&0.into(), &100_000.into()));
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*99*").query(&mut redis.connection()).unwrap();
+    assert!(keys.is_empty(), "asking creates nothing: {keys:?}");
+}

@@ -1,0 +1,220 @@
+//! Redis dies, hangs, stalls, comes back: nobody loses a place, no purchase is blocked.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    invariants::{self, Moves, assert_never_more_than},
+    redis_server::RedisServer,
+    server::{DROP, Reply, Server},
+};
+
+/// People 1..=`people` keep polling, each again when the last answer is there, until told to stop; every answer.
+async fn crowd(server: &Server, people: u64, stop: &AtomicBool) -> Vec<(Instant, Reply)> {
+    let one = async |user: u64| {
+        let mut answers = Vec::new();
+        while !stop.load(Ordering::SeqCst) {
+            // Now and then somebody comes again, which is as good as polling.
+            let reply = if user.is_multiple_of(5) { server.enter(DROP, user).await } else { server.poll(DROP, user).await };
+            answers.push((Instant::now(), reply));
+            sleep(Duration::from_millis(250)).await;
+        }
+        answers
+    };
+    let all: Vec<Vec<_>> = stream::iter(1..=people).map(one).buffer_unordered(people as usize).collect().await;
+    all.into_iter().flatten().collect()
+}
+
+async fn enter_all(server: &Server, people: u64) {
+    stream::iter(1..=people).for_each_concurrent(32, async |user| {
+        assert_eq!(server.enter(DROP, user).await.state(), "WAITING");
+    })
+    .await;
+}
+
+fn percentile(mut took: Vec<Duration>, q: f64) -> Duration {
+    took.sort_unstable();
+    took[((took.len() - 1) as f64 * q) as usize]
+}
+
+#[tokio::test]
+async fn redis_killed_under_load_blocks_nobody_and_queueing_resumes_by_itself() {
+    let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let server = Server::serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1"), ("VQ_LOG__LEVEL", "info")]);
+    enter_all(&server, 300).await;
+    let stop = AtomicBool::new(false);
+    let fault = async {
+        sleep(Duration::from_secs(1)).await;
+        redis.kill9();
+        let killed = Instant::now();
+        sleep(Duration::from_secs(4)).await;
+        // The pass of somebody let through buys, with Redis away.
+        let direct = server.enter(DROP, 77_777).await;
+        assert_eq!((direct.status, direct.state()), (200, "DIRECT_ADMITTED"));
+        assert_eq!(direct.header("x-virtual-queue-degraded"), Some("redis"));
+        let bought = server.order(42, 77_777, direct.pass().as_deref()).await;
+        assert_eq!(bought.status, 201, "{bought:?}");
+        assert!(bought.took < Duration::from_secs(1));
+        let ready = server.get("/health/ready").await;
+        assert_eq!((ready.status, &ready.body["redis"]), (200, &"degraded".into()));
+        redis.restart();
+        let back = Instant::now();
+        let queueing = loop {
+            let reply = server.enter(DROP, 88_888).await;
+            if reply.state() == "WAITING" && reply.position().is_some() {
+                break back.elapsed();
+            }
+            assert!(back.elapsed() < Duration::from_secs(3), "still {reply:?}");
+            sleep(Duration::from_millis(20)).await;
+        };
+        sleep(Duration::from_secs(1)).await;
+        stop.store(true, Ordering::SeqCst);
+        (killed, back, queueing)
+    };
+    let (answers, (killed, back, queueing)) = tokio::join!(crowd(&server, 300, &stop), fault);
+    assert!(answers.iter().all(|(_, reply)| reply.status == 200), "no 5xx, nobody lost");
+    let slowest = answers.iter().map(|(_, reply)| reply.took).max().unwrap();
+    let away: Vec<Duration> =
+        answers.iter().filter(|(at, _)| *at > killed && *at < back).map(|(_, reply)| reply.took).collect();
+    println!(
+        "{} answers while Redis was away, p50 {:?}, p99 {:?}, slowest of all {slowest:?}; queueing again {queueing:?} \
+         after its return",
+        away.len(),
+        percentile(away.clone(), 0.5),
+        percentile(away, 0.99)
+    );
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    // Everybody comes back with the number from before.
+    for user in (30..=300).step_by(30) {
+        assert_eq!(server.poll(DROP, user).await.position(), Some(user));
+    }
+    let metrics = server.get("/metrics").await.text;
+    assert!(metrics.contains(r#"virtual_queue_redis_degraded_total{operation="status"}"#), "{metrics}");
+    let lines = server.log().lines().filter(|line| line.contains("WARN") || line.contains("ERROR")).count();
+    assert!(lines < 20, "a line a change of state, not one a request: {lines}");
+    server.assert_tells_no_secret().await;
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn a_stall_of_400_ms_lets_nobody_in() {
+    let redis = RedisServer::start();
+    let server = Server::serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1"), ("VQ_QUEUE__TICK_MS", "10000")]);
+    enter_all(&server, 100).await;
+    let stop = AtomicBool::new(false);
+    let fault = async {
+        for _ in 0..3 {
+            sleep(Duration::from_millis(700)).await;
+            redis.stop();
+            sleep(Duration::from_millis(400)).await;
+            redis.cont();
+        }
+        sleep(Duration::from_millis(700)).await;
+        stop.store(true, Ordering::SeqCst);
+    };
+    let (answers, ()) = tokio::join!(crowd(&server, 100, &stop), fault);
+    assert!(answers.iter().all(|(_, reply)| reply.status == 200 && reply.state() == "WAITING"));
+    let blind = answers.iter().filter(|(_, reply)| reply.position().is_none()).count();
+    assert!(blind > 0, "the stall was noticed");
+    for (_, reply) in answers.iter().filter(|(_, reply)| reply.position().is_none()) {
+        assert_eq!(reply.body["pollAfterSeconds"], 1);
+        assert_eq!(reply.header("x-virtual-queue-degraded"), Some("redis"));
+        assert!(reply.took < Duration::from_millis(600), "{reply:?}");
+    }
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn a_redis_that_hangs_is_first_waited_for_and_then_gone_round() {
+    let redis = RedisServer::start();
+    let server = Server::serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1")]);
+    enter_all(&server, 20).await;
+    redis.stop();
+    let hung = Instant::now();
+    let first = server.poll(DROP, 20).await;
+    assert_eq!((first.state(), first.position()), ("WAITING", None));
+    loop {
+        let reply = server.poll(DROP, 20).await;
+        assert_eq!(reply.status, 200);
+        assert!(reply.took < Duration::from_secs(1));
+        if reply.state() == "DIRECT_ADMITTED" {
+            break;
+        }
+        assert!(hung.elapsed() < Duration::from_secs(4), "still {reply:?}");
+    }
+    println!("gone round {:?} after it began to hang", hung.elapsed());
+    redis.cont();
+    let back = Instant::now();
+    while server.poll(DROP, 20).await.position() != Some(20) {
+        assert!(back.elapsed() < Duration::from_secs(3));
+        sleep(Duration::from_millis(20)).await;
+    }
+    invariants::assert_hold(&redis);
+}
+
+/// Redis goes away with its data for `away`; people poll on throughout. Nobody who polls again is evicted, nobody is
+/// admitted beyond the rate, and no batch comes early.
+async fn away_and_back(away: Duration, settings: &[(&str, &str)], tick_ms: u64, watch_after: Duration) {
+    let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let server = Server::serve(&redis, settings);
+    enter_all(&server, 400).await;
+    sleep(Duration::from_millis(tick_ms)).await;
+    let moved_before = server.stats(DROP).await["admittedThrough"].as_u64().unwrap();
+    redis.kill9();
+    sleep(away).await;
+    redis.restart();
+    let moves = Moves::watch(&redis);
+    let until = Instant::now() + watch_after;
+    let mut evicted = Vec::new();
+    while Instant::now() < until {
+        let answers: Vec<(u64, Reply)> = stream::iter(1..=400u64)
+            .map(async |user| (user, server.poll(DROP, user).await))
+            .buffer_unordered(32)
+            .collect()
+            .await;
+        evicted.extend(answers.iter().filter(|(_, reply)| reply.status != 200).map(|(user, _)| *user));
+        for (user, reply) in answers.iter().filter(|(_, reply)| reply.position().is_some()) {
+            assert_eq!(reply.position(), Some(*user), "numbers as before");
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+    assert!(evicted.is_empty(), "{evicted:?} polled again and lost the place");
+    let stats = server.stats(DROP).await;
+    assert_eq!(stats["evicted"], 0);
+    assert!(stats["admittedThrough"].as_u64().unwrap() > moved_before, "admission goes on");
+    assert_never_more_than(&moves.of("LIMITED_DROP:42"), 5, tick_ms);
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn redis_away_for_one_and_a_half_heartbeats_costs_nobody_the_place() {
+    let settings =
+        [("VQ_QUEUE__HEARTBEAT_TIMEOUT_SECONDS", "8"), ("VQ_QUEUE__TICK_MS", "1000"), ("VQ_QUEUE__BATCH_SIZE", "5")];
+    away_and_back(Duration::from_secs(12), &settings, 1_000, Duration::from_secs(12)).await;
+}
+
+#[tokio::test]
+async fn redis_away_for_ninety_seconds_costs_nobody_the_place() {
+    away_and_back(Duration::from_secs(90), &[("VQ_QUEUE__BATCH_SIZE", "5")], 2_000, Duration::from_secs(20)).await;
+}
+
+#[tokio::test]
+async fn without_redis_at_the_start_people_go_through_and_queue_once_it_is_there() {
+    let mut redis = RedisServer::start();
+    redis.kill9();
+    let server = Server::serve(&redis, &[]);
+    let reply = server.enter(DROP, 7).await;
+    assert_eq!((reply.status, reply.state()), (200, "DIRECT_ADMITTED"));
+    redis.restart();
+    let back = Instant::now();
+    while server.enter(DROP, 8).await.state() != "WAITING" {
+        assert!(back.elapsed() < Duration::from_secs(3));
+        sleep(Duration::from_millis(50)).await;
+    }
+    invariants::assert_hold(&redis);
+}

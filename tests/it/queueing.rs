@@ -1,0 +1,268 @@
+//! Entering, waiting, being admitted: the whole program, on Redis and in memory.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    invariants::{self, Moves, assert_never_more_than},
+    redis_server::RedisServer,
+    server::{DROP, EVENT, Reply, Server},
+};
+
+/// What one person after the other gets; at most `at_once` at a time.
+async fn each<F: Future<Output = Reply>>(
+    people: impl IntoIterator<Item = u64>,
+    at_once: usize,
+    call: impl Fn(u64) -> F,
+) -> Vec<Reply> {
+    stream::iter(people).map(call).buffered(at_once).collect().await
+}
+
+/// Waits until the mark has moved beyond `mark`; gives where it stands.
+async fn next_mark(server: &Server, target: &str, mark: u64) -> u64 {
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        let now = server.stats(target).await["admittedThrough"].as_u64().unwrap();
+        if now > mark {
+            return now;
+        }
+        assert!(Instant::now() < until, "the mark stays at {mark}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// 250 people, three ticks.
+async fn two_hundred_and_fifty_people(server: &Server) {
+    for id in 1..=250 {
+        let reply = server.enter(DROP, id + 1000).await;
+        assert_eq!((reply.status, reply.state(), reply.position()), (200, "WAITING", Some(id)));
+    }
+    // The first tick admits 1..100 and nobody else.
+    assert_eq!(next_mark(server, DROP, 0).await, 100);
+    let first = each(1..=250, 32, |id| server.poll(DROP, id + 1000)).await;
+    assert!(first[..100].iter().all(|reply| reply.state() == "ADMITTED" && reply.pass().is_some()));
+    let (all, here): (Vec<_>, Vec<_>) = first[100..].iter().map(|reply| (reply.state(), reply.position())).unzip();
+    if server.stats(DROP).await["admittedThrough"] == 100 {
+        assert!(all.iter().all(|state| *state == "WAITING"), "{all:?}");
+        assert!(here.iter().zip(101..).all(|(position, id)| *position == Some(id)), "numbers never change: {here:?}");
+        assert_eq!(first[100].body["aheadCount"], 0, "those admitted are no longer in front");
+        // Everybody admitted leaves, and five who wait: 101 stays where it is until the next tick.
+        each(1..=100, 32, |id| server.leave(DROP, id + 1000)).await;
+        let reply = server.poll(DROP, 1101).await;
+        if server.stats(DROP).await["admittedThrough"] == 100 {
+            assert_eq!((reply.state(), reply.position()), ("WAITING", Some(101)));
+        }
+    }
+    assert_eq!(next_mark(server, DROP, 100).await, 200);
+    assert_eq!(server.poll(DROP, 1101).await.state(), "ADMITTED");
+    assert_eq!(next_mark(server, DROP, 200).await, 250);
+    let rest = each(101..=250, 32, |id| server.poll(DROP, id + 1000)).await;
+    assert!(rest.iter().all(|reply| reply.state() == "ADMITTED"));
+    sleep(Duration::from_millis(2_200)).await;
+    let stats = server.stats(DROP).await;
+    assert_eq!(stats["admittedThrough"], 250, "not beyond the last number");
+    assert_eq!(stats["admittedCount"], 250);
+    assert_eq!(stats["waitingCount"], 0);
+    assert_eq!(stats["revoked"], 100);
+    assert_eq!(stats["live"], 150);
+    server.assert_tells_no_secret().await;
+}
+
+#[tokio::test]
+async fn on_redis_250_people_are_admitted_in_three_ticks_by_their_numbers() {
+    let redis = RedisServer::start();
+    two_hundred_and_fifty_people(&Server::serve(&redis, &[])).await;
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn in_memory_250_people_are_admitted_in_three_ticks_by_their_numbers() {
+    two_hundred_and_fifty_people(&Server::demo(&[])).await;
+}
+
+/// Repeats cost nothing, and a pass that is over means the back of the line.
+async fn one_person_one_place(server: &Server) {
+    let number = server.enter(EVENT, 7).await.position();
+    assert_eq!(server.enter(EVENT, 7).await.position(), number);
+    assert_eq!(server.enter(EVENT, 8).await.position(), Some(2));
+    let pass = server.await_pass(EVENT, 7, Duration::from_secs(5)).await;
+    assert_eq!(server.poll(EVENT, 7).await.pass().as_ref(), Some(&pass), "byte for byte");
+    assert_eq!(server.enter(EVENT, 7).await.pass().as_ref(), Some(&pass), "entering again too");
+    // Spent: a new number, at the back.
+    assert_eq!(server.select(7, 7, Some(&pass), &["A1"]).await.status, 200);
+    assert_eq!(server.poll(EVENT, 7).await.refusal(), (404, "NOT_IN_QUEUE"));
+    let again = server.enter(EVENT, 7).await;
+    assert_eq!((again.state(), again.position()), ("WAITING", Some(3)));
+    // Expired (passes live 3 s here): the same.
+    server.await_pass(EVENT, 8, Duration::from_secs(5)).await;
+    sleep(Duration::from_millis(3_100)).await;
+    assert_eq!(server.poll(EVENT, 8).await.refusal(), (404, "NOT_IN_QUEUE"));
+    let back = server.enter(EVENT, 8).await;
+    assert_eq!((back.state(), back.position()), ("WAITING", Some(4)));
+    // Left: the same.
+    assert_eq!(server.leave(EVENT, 8).await.status, 204);
+    assert_eq!(server.leave(EVENT, 8).await.status, 204, "also when not queued");
+    assert_eq!(server.enter(EVENT, 8).await.position(), Some(5));
+    server.assert_tells_no_secret().await;
+}
+
+const SHORT_PASSES: &[(&str, &str)] = &[("VQ_TOKEN__TTL_SECONDS", "3"), ("VQ_QUEUE__TICK_MS", "500")];
+
+#[tokio::test]
+async fn on_redis_a_person_has_one_place_and_one_pass() {
+    let redis = RedisServer::start();
+    one_person_one_place(&Server::serve(&redis, SHORT_PASSES)).await;
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn in_memory_a_person_has_one_place_and_one_pass() {
+    one_person_one_place(&Server::demo(SHORT_PASSES)).await;
+}
+
+#[tokio::test]
+async fn an_entry_has_every_field_and_null_where_none_applies() {
+    let server = Server::demo(&[("VQ_QUEUE__BATCH_SIZE", "1")]);
+    let waiting = server.enter(DROP, 7).await;
+    assert_eq!(waiting.header("cache-control"), Some("no-store"));
+    let body = waiting.body.as_object().unwrap();
+    let mut fields: Vec<&str> = body.keys().map(String::as_str).collect();
+    fields.sort_unstable();
+    let all =
+        ["aheadCount", "entryToken", "etaSeconds", "paused", "pollAfterSeconds", "position", "status", "tokenExpiresAt"];
+    assert_eq!(fields, all);
+    assert_eq!((&body["entryToken"], &body["tokenExpiresAt"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+    assert_eq!(body["aheadCount"], 0);
+    assert!((1..=2).contains(&body["etaSeconds"].as_u64().unwrap()), "{body:?}");
+    assert!((1..=3).contains(&body["pollAfterSeconds"].as_u64().unwrap()), "{body:?}");
+    server.enter(DROP, 8).await;
+    let third = server.enter(DROP, 9).await;
+    assert_eq!(third.body["aheadCount"], 2);
+    assert!((5..=6).contains(&third.body["etaSeconds"].as_u64().unwrap()), "two batches first: {third:?}");
+    server.await_pass(DROP, 7, Duration::from_secs(5)).await;
+    let admitted = server.poll(DROP, 7).await;
+    assert_eq!(admitted.body.as_object().unwrap().len(), 8);
+    for null in ["aheadCount", "etaSeconds", "pollAfterSeconds", "position"] {
+        assert!(admitted.body[null].is_null(), "{null}: {admitted:?}");
+    }
+    let expires = admitted.body["tokenExpiresAt"].as_str().unwrap();
+    assert!(expires.len() == 20 && expires.ends_with('Z') && expires.as_bytes()[10] == b'T', "{expires}");
+}
+
+async fn exactly_a_thousand(server: &Server) {
+    let replies = each(1..=5_000, 1_000, |user| server.enter(DROP, user)).await;
+    let mut numbers: Vec<u64> = replies.iter().filter_map(Reply::position).collect();
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(1..=1_000), "numbers without gap");
+    let refused: Vec<&Reply> = replies.iter().filter(|reply| reply.status == 429).collect();
+    assert_eq!(refused.len(), 4_000);
+    for reply in refused {
+        assert_eq!(reply.refusal(), (429, "QUEUE_FULL"));
+        assert_eq!(reply.body["detail"], "잠시 후 다시 시도");
+        assert!(reply.header("retry-after").is_some_and(|seconds| seconds.parse::<u64>().is_ok()), "{reply:?}");
+    }
+    let inside = replies.iter().position(|reply| reply.status == 200).unwrap() as u64 + 1;
+    assert_eq!(server.enter(DROP, inside).await.status, 200, "never for somebody who is in");
+    // The same person fifty times at once: one number.
+    let event: Vec<Option<u64>> =
+        each((0..50).map(|_| 77), 50, |user| server.enter(EVENT, user)).await.iter().map(Reply::position).collect();
+    assert!(event.iter().all(|position| *position == Some(1)), "{event:?}");
+    assert_eq!(server.stats(EVENT).await["lastNumber"], 1);
+}
+
+/// A thousand may wait, and nobody is admitted meanwhile.
+const FULL_HOUSE: &[(&str, &str)] = &[
+    ("VQ_QUEUE__CAPACITY", "1000"),
+    ("VQ_QUEUE__TICK_MS", "60000"),
+    ("VQ_QUEUE__HEARTBEAT_TIMEOUT_SECONDS", "360"),
+    ("VQ_LOG__LEVEL", "info"),
+];
+
+#[tokio::test]
+async fn on_redis_a_capacity_of_1000_takes_exactly_1000_of_5000() {
+    let redis = RedisServer::start();
+    // Five thousand at once on a test machine take longer than a buyer's 200 ms; here it is about the numbers.
+    let patient = [FULL_HOUSE, &[("VQ_REDIS__COMMAND_TIMEOUT_MS", "5000")]].concat();
+    exactly_a_thousand(&Server::serve(&redis, &patient)).await;
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn in_memory_a_capacity_of_1000_takes_exactly_1000_of_5000() {
+    exactly_a_thousand(&Server::demo(FULL_HOUSE)).await;
+}
+
+#[tokio::test]
+async fn two_servers_on_one_redis_let_in_one_batch_a_tick_and_no_less() {
+    let redis = RedisServer::start();
+    let servers = [Server::serve(&redis, &[]), Server::serve(&redis, &[])];
+    let moves = Moves::watch(&redis);
+    let entered = each(1..=3_000, 64, |user| servers[user as usize % 2].enter(DROP, user)).await;
+    assert!(entered.iter().all(|reply| reply.state() == "WAITING"));
+    let until = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < until {
+        // Everybody polls now and then, so that nobody falls silent, at either server.
+        each((1..=3_000).step_by(7), 64, |user| servers[user as usize % 2].poll(DROP, user)).await;
+        sleep(Duration::from_millis(500)).await;
+    }
+    let moves = moves.of("LIMITED_DROP:42");
+    assert_never_more_than(&moves, 100, 2_000);
+    let (first, last) = (moves.first().unwrap().0, moves.last().unwrap().0);
+    let people: u64 = moves[1..].iter().map(|(_, people)| people).sum();
+    let rate = people as f64 * 1000.0 / (last - first) as f64;
+    println!("{} moves over {} ms: {rate:.3} people a second", moves.len(), last - first);
+    assert!(rate >= 0.99 * 50.0, "{rate} a second; {moves:?}");
+    for server in &servers {
+        server.assert_tells_no_secret().await;
+    }
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn who_left_and_who_fell_silent_take_no_slot() {
+    let redis = RedisServer::start();
+    let settings = [("VQ_QUEUE__TICK_MS", "1000"), ("VQ_QUEUE__HEARTBEAT_TIMEOUT_SECONDS", "6")];
+    let server = Server::serve(&redis, &settings);
+    let moves = Moves::watch(&redis);
+    each(1..=3_000, 64, |user| server.enter(DROP, user)).await;
+    // Of every five, one leaves, one falls silent, three go on polling.
+    let leavers = || (1_001..=3_000).filter(|user| user % 5 == 0);
+    let faithful = || (1..=3_000u64).filter(|user| user % 5 > 1);
+    each(leavers(), 64, |user| server.leave(DROP, user)).await;
+    let until = Instant::now() + Duration::from_secs(14);
+    while Instant::now() < until {
+        let waiting = each(faithful(), 64, |user| server.poll(DROP, user)).await;
+        assert!(waiting.iter().all(|reply| reply.status == 200), "nobody who polls is evicted");
+        sleep(Duration::from_millis(300)).await;
+    }
+    let moves = moves.of("LIMITED_DROP:42");
+    assert_never_more_than(&moves, 100, 1_000);
+    let (start, _) = moves[0];
+    let late: Vec<&(u64, u64)> = moves.iter().filter(|(at, _)| (7_500..13_000).contains(&(at - start))).collect();
+    assert!(late.len() >= 4, "{moves:?}");
+    assert!(late.iter().all(|(_, people)| *people == 100), "once the silent are gone, 100 who are there: {moves:?}");
+    let stats = server.stats(DROP).await;
+    assert_eq!(stats["left"], 400);
+    assert!(stats["evicted"].as_u64().unwrap() > 300, "{stats}");
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn a_server_killed_and_started_again_finds_every_number_and_pass_as_before() {
+    let redis = RedisServer::start();
+    let settings = [("VQ_QUEUE__BATCH_SIZE", "5"), ("VQ_QUEUE__TICK_MS", "500")];
+    let mut server = Server::serve(&redis, &settings);
+    each(1..=200, 16, |user| server.enter(DROP, user)).await;
+    let pass = server.await_pass(DROP, 1, Duration::from_secs(5)).await;
+    let before = server.poll(DROP, 200).await.position();
+    assert_eq!(before, Some(200));
+    server.kill9();
+    let server = Server::serve(&redis, &settings);
+    assert_eq!(server.poll(DROP, 1).await.pass(), Some(pass));
+    assert_eq!(server.poll(DROP, 200).await.position(), before);
+    let mark = server.stats(DROP).await["admittedThrough"].as_u64().unwrap();
+    next_mark(&server, DROP, mark).await;
+    invariants::assert_hold(&redis);
+}
