@@ -1,0 +1,20 @@
+//! How a queue store behaves: one list of behaviours that every store is held to (DESIGN 3 and 5; TDD: 상태 전이 표).
+
+mod numbers;
+mod pace;
+mod passes;
+mod silence;
+mod targets;
+
+/// Runs every behaviour named, each against every store.
+macro_rules! behaviours {
+    ($($name:ident,)+) => {
+        mod embedded {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(crate::stand::Stand::embedded(crate::stand::default_rules()).await).await;
+            })+
+        }
+    };
+}
+use behaviours;

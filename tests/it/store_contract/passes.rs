@@ -1,0 +1,218 @@
+//! Passes: the same one again, and one purchase with each.
+
+use virtual_queue::store::{Claim, Departure, Place, Settled, Settlement, embedded::Overrides};
+
+use crate::stand::{Stand, user};
+
+super::behaviours! {
+    a_live_pass_is_the_same_for_whoever_asks_again,
+    a_pass_buys_once,
+    the_same_purchase_may_claim_again_and_another_may_not,
+    a_claim_ends_with_its_lease,
+    a_purchase_that_ends_after_its_lease_still_uses_the_pass_up,
+    a_declined_purchase_gives_the_pass_back,
+    giving_back_touches_no_claim_of_another_purchase,
+    a_pass_that_is_over_buys_nothing,
+    a_revoked_pass_buys_nothing,
+    a_direct_pass_buys_once_without_a_place_in_the_queue,
+    spending_kills_every_pass_given_out_so_far,
+    a_new_pass_is_newer_than_every_dead_one,
+    settling_twice_does_not_touch_a_newer_pass,
+    claims_and_floors_outlive_the_queue,
+    passes_are_counted_once_each,
+}
+
+/// Enters, is admitted, and has a pass.
+async fn admitted(stand: &Stand, id: u64) -> u64 {
+    stand.waits(id).await;
+    stand.batch().await;
+    stand.pass(id).await
+}
+
+async fn a_live_pass_is_the_same_for_whoever_asks_again(stand: Stand) {
+    let expires_at = admitted(&stand, 7).await;
+    for _ in 0..4 {
+        stand.advance(70_000);
+        assert_eq!(stand.poll(7).await, Some(Place::Admitted { expires_at }));
+        assert_eq!(stand.enter(7).await, Some(Place::Admitted { expires_at }));
+    }
+    let stats = stand.stats().await;
+    assert_eq!((stats.issued, stats.live, stats.entered, stats.waiting), (1, 1, 1, 0));
+}
+
+async fn a_pass_buys_once(stand: Stand) {
+    let expires_at = admitted(&stand, 7).await;
+    assert_eq!(stand.buy(7, expires_at).await, Settled::Consumed);
+    assert_eq!(stand.claim(7, expires_at, "again").await, Claim::Spent);
+    assert_eq!(stand.poll(7).await, None);
+    let stats = stand.stats().await;
+    assert_eq!((stats.consumed, stats.live), (1, 0));
+}
+
+async fn the_same_purchase_may_claim_again_and_another_may_not(stand: Stand) {
+    let expires_at = admitted(&stand, 7).await;
+    for _ in 0..3 {
+        assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted, "an answer was lost, the call is repeated");
+        assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse);
+        stand.advance(14_999);
+    }
+    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse, "each repetition renewed the lease");
+    assert_eq!(stand.poll(7).await, Some(Place::Admitted { expires_at }), "the pass is live meanwhile");
+}
+
+async fn a_claim_ends_with_its_lease(stand: Stand) {
+    let expires_at = admitted(&stand, 7).await;
+    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted);
+    stand.advance(14_999);
+    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse);
+    stand.advance(1);
+    stand.sweep().await;
+    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::Granted);
+    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::InUse);
+}
+
+async fn a_purchase_that_ends_after_its_lease_still_uses_the_pass_up(stand: Stand) {
+    let expires_at = admitted(&stand, 7).await;
+    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted);
+    stand.advance(15_000);
+    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::Granted);
+    assert_eq!(stand.settle(7, expires_at, "one", Settlement::Spent).await, Settled::Consumed);
+    assert_eq!(stand.claim(7, expires_at, "three").await, Claim::Spent);
+    assert_eq!(stand.settle(7, expires_at, "two", Settlement::Spent).await, Settled::Nothing, "it bought already");
+    assert_eq!(stand.stats().await.consumed, 1);
+}
+
+async fn a_declined_purchase_gives_the_pass_back(stand: Stand) {
+    let expires_at = admitted(&stand, 7).await;
+    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted);
+    assert_eq!(stand.settle(7, expires_at, "one", Settlement::GivenBack).await, Settled::Nothing);
+    assert_eq!(stand.poll(7).await, Some(Place::Admitted { expires_at }));
+    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::Granted);
+    assert_eq!(stand.settle(7, expires_at, "two", Settlement::Spent).await, Settled::Consumed);
+}
+
+async fn giving_back_touches_no_claim_of_another_purchase(stand: Stand) {
+    let expires_at = admitted(&stand, 7).await;
+    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted);
+    assert_eq!(stand.settle(7, expires_at, "other", Settlement::GivenBack).await, Settled::Nothing);
+    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse);
+    assert_eq!(stand.settle(8, expires_at, "one", Settlement::GivenBack).await, Settled::Nothing);
+    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse, "nor of another person");
+}
+
+async fn a_pass_that_is_over_buys_nothing(stand: Stand) {
+    let expires_at = admitted(&stand, 7).await;
+    stand.advance((expires_at - stand.now_s()) * 1000 - 1000);
+    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted, "in its last second");
+    stand.settle(7, expires_at, "one", Settlement::GivenBack).await;
+    stand.advance(1000);
+    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Expired);
+    assert_eq!(stand.poll(7).await, None);
+    assert_eq!(stand.stats().await.expired, 1);
+}
+
+async fn a_revoked_pass_buys_nothing(stand: Stand) {
+    let expires_at = admitted(&stand, 7).await;
+    assert_eq!(stand.leave(7).await, Departure::GaveUpPass);
+    assert_eq!(stand.leave(7).await, Departure::WasNotHere);
+    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Spent);
+    assert_eq!(stand.stats().await.revoked, 1);
+}
+
+async fn a_direct_pass_buys_once_without_a_place_in_the_queue(stand: Stand) {
+    let expires_at = stand.now_s() + 300;
+    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted);
+    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse);
+    assert_eq!(
+        stand.settle(7, expires_at, "one", Settlement::Spent).await,
+        Settled::Nothing,
+        "no queue, no books to count it in"
+    );
+    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::Spent);
+    assert_eq!(stand.stats().await.last_number, 0);
+
+    stand.waits(1).await;
+    stand.store.count_direct(stand.target, 2).await.unwrap();
+    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::Spent, "also after a queue has begun");
+    assert_eq!(stand.buy(8, expires_at).await, Settled::DirectConsumed);
+    let stats = stand.stats().await;
+    assert_eq!((stats.direct, stats.direct_consumed, stats.issued, stats.consumed), (2, 1, 0, 0));
+}
+
+async fn spending_kills_every_pass_given_out_so_far(stand: Stand) {
+    let direct = stand.now_s() + 300;
+    stand.advance(5000);
+    let queued = admitted(&stand, 7).await;
+    assert!(queued > direct);
+    // Whoever holds both buys with one of them.
+    assert_eq!(stand.buy(7, direct).await, Settled::Consumed);
+    assert_eq!(stand.claim(7, queued, "again").await, Claim::Spent);
+    assert_eq!(stand.poll(7).await, None);
+    let stats = stand.stats().await;
+    assert_eq!((stats.consumed, stats.direct_consumed, stats.live), (1, 0, 0));
+}
+
+async fn a_new_pass_is_newer_than_every_dead_one(stand: Stand) {
+    stand.set_overrides(Overrides { tick_ms: Some(1), ..Overrides::default() });
+    let mut last = 0;
+    // All within one second: by the clock alone they would all end in the same one.
+    for _ in 0..4 {
+        let expires_at = admitted(&stand, 7).await;
+        assert!(expires_at > last, "{expires_at} after {last}");
+        assert_eq!(stand.buy(7, expires_at).await, Settled::Consumed);
+        assert_eq!(stand.claim(7, expires_at, "again").await, Claim::Spent);
+        last = expires_at;
+    }
+    let expires_at = admitted(&stand, 7).await;
+    stand.leave(7).await;
+    assert!(admitted(&stand, 7).await > expires_at, "also than a revoked one");
+}
+
+async fn settling_twice_does_not_touch_a_newer_pass(stand: Stand) {
+    let old = admitted(&stand, 7).await;
+    assert_eq!(stand.buy(7, old).await, Settled::Consumed);
+    let new = admitted(&stand, 7).await;
+    assert_eq!(stand.settle(7, old, "purchase", Settlement::Spent).await, Settled::Nothing);
+    assert_eq!(stand.settle(7, old, "purchase", Settlement::GivenBack).await, Settled::Nothing);
+    assert_eq!(stand.poll(7).await, Some(Place::Admitted { expires_at: new }));
+    assert_eq!(stand.buy(7, new).await, Settled::Consumed);
+    assert_eq!(stand.stats().await.consumed, 2);
+}
+
+async fn claims_and_floors_outlive_the_queue(stand: Stand) {
+    let expires_at = stand.now_s() + 300;
+    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted);
+    stand.settle(8, expires_at, "elsewhere", Settlement::Spent).await;
+    stand.waits(1).await;
+    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse);
+    assert_eq!(stand.claim(8, expires_at, "two").await, Claim::Spent);
+    stand.waits(8).await;
+    stand.batch().await;
+    assert!(stand.pass(8).await > expires_at, "the pass from the queue is good, although a direct one was spent");
+}
+
+async fn passes_are_counted_once_each(stand: Stand) {
+    stand.crowd(1..=6).await;
+    stand.batch().await;
+    let mut expires_at = 0;
+    for id in 1..=5 {
+        expires_at = stand.pass(id).await;
+        assert_eq!(stand.pass(id).await, expires_at);
+    }
+    stand.buy(1, expires_at).await;
+    stand.settle(1, expires_at, "purchase", Settlement::Spent).await;
+    stand.leave(2).await;
+    stand.leave(2).await;
+    stand.advance(300_000);
+    // One is found to be over by a poll, one on entering again, one by the sweep; and leaving is too late for it.
+    assert_eq!(stand.poll(3).await, None);
+    stand.waits(4).await;
+    assert_eq!(stand.store.leave(stand.target, user(5)).await.unwrap(), Departure::WasNotHere);
+    assert_eq!(stand.sweep().await.expired, 1);
+    assert_eq!(stand.poll(3).await, None);
+    let text = stand.metrics.render();
+    for (event, count) in [("issued", 5), ("consumed", 1), ("revoked", 1), ("expired", 3)] {
+        let line = format!("virtual_queue_tokens_total{{event=\"{event}\",target=\"LIMITED_DROP:42\"}} {count}\n");
+        assert!(text.contains(&line), "{line}{text}");
+    }
+}
