@@ -1,1 +1,166 @@
-//! To come.
+//! Both stores asked the same random things answer the same, and never break the rules (DESIGN 3).
+//!
+//! A case is a random sequence of what people, three replicas' pumps and an operator do, with time passing. Every call
+//! goes to both stores; answers and books are compared after each. A referee who sees only answers watches rules 1
+//! to 3 on its own.
+
+mod calls;
+mod referee;
+
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestCaseError, TestRunner},
+};
+use virtual_queue::{
+    domain::Pacing,
+    store::{QueueRules, TickLock},
+};
+
+use self::{
+    calls::{Call, How, Step},
+    referee::Referee,
+};
+use crate::stand::{Stand, target};
+
+/// Small rules, so that a few people reach every limit.
+fn rules() -> QueueRules {
+    QueueRules {
+        capacity: 8,
+        pacing: Pacing { batch: 2, tick_ms: 2000 },
+        heartbeat_timeout_ms: 12_000,
+        max_evict_per_tick: 2,
+        // Redis counts idle time on its own clock, so here no target becomes idle.
+        idle_ttl_ms: 864_000_000,
+        token_ttl_seconds: 20,
+        lease_ms: 6_000,
+    }
+}
+
+/// The targets of a case.
+const TARGETS: u64 = 2;
+/// Ids whose order as texts is not that of the numbers.
+const USERS: [u64; 12] = [1, 2, 9, 10, 11, 19, 90, 99, 100, 101, 110, 9_223_372_036_854_775_807];
+
+/// Both stores, and what is known of them from their answers.
+struct Case {
+    stands: Vec<Stand>,
+    referees: Vec<Referee>,
+    last: Option<Call>,
+}
+
+impl Case {
+    fn new(stands: Vec<Stand>) -> Self {
+        let referees = (0..TARGETS).map(|_| Referee::new(rules())).collect();
+        Self { stands, referees, last: None }
+    }
+
+    fn now_ms(&self) -> u64 {
+        virtual_queue::clock::Clock::wall_ms(&*self.stands[0].clock)
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        match *step {
+            Step::Advance(ms) => {
+                self.stands.iter().for_each(|stand| stand.advance(ms));
+                self.referees.iter_mut().for_each(|referee| referee.time_passed(ms));
+            }
+            Step::ClockGoesBack(ms) => {
+                let now = self.now_ms() - ms;
+                self.stands.iter().for_each(|stand| stand.clock.set(now));
+                self.referees.iter_mut().for_each(Referee::clock_went_back);
+            }
+            Step::Override(at, overrides) => {
+                for stand in &self.stands {
+                    stand.hands.set_overrides(target(at), overrides);
+                }
+                self.referee(at).overrides(overrides);
+            }
+            Step::Enter(at, who) => self.call(Call::Enter(at, USERS[who])).await?,
+            Step::Poll(at, who) => self.call(Call::Poll(at, USERS[who])).await?,
+            Step::Leave(at, who) => self.call(Call::Leave(at, USERS[who])).await?,
+            Step::Claim(at, who, which, nonce) => {
+                let expires_at = self.pass(at, who, which);
+                self.call(Call::Claim(at, USERS[who], expires_at, nonce)).await?;
+            }
+            Step::Settle(at, who, which, nonce, how) => {
+                let expires_at = self.pass(at, who, which);
+                self.call(Call::Settle(at, USERS[who], expires_at, nonce, how)).await?;
+            }
+            Step::Direct(at, passes) => self.call(Call::Direct(at, passes)).await?,
+            Step::Tick(at, replica, how) => {
+                // Redis counts the lock's time on its own clock; the embedded store's lock serves both here.
+                let lock = self.stands[0].store.lock_tick(target(at), &format!("replica {replica}")).await.unwrap();
+                if lock == TickLock::Ours || how == How::WithoutTheLock {
+                    self.call(Call::Sweep(at)).await?;
+                    if how != How::DiesAfterTheSweep {
+                        self.call(Call::Admit(at)).await?;
+                    }
+                }
+            }
+            Step::Again => {
+                if let Some(last) = self.last {
+                    self.call(last).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One of the passes this person has had, or else a direct one.
+    fn pass(&mut self, at: u64, who: usize, which: usize) -> u64 {
+        let direct = self.now_ms() / 1000 + rules().token_ttl_seconds;
+        let passes = self.referee(at).passes_of(USERS[who]);
+        passes.iter().rev().nth(which).copied().unwrap_or(direct)
+    }
+
+    fn referee(&mut self, at: u64) -> &mut Referee {
+        &mut self.referees[at as usize - 1]
+    }
+
+    /// Asks both stores, compares, and shows the referee.
+    async fn call(&mut self, call: Call) -> Result<(), TestCaseError> {
+        self.last = Some(call);
+        let mut answers = Vec::new();
+        let mut books = Vec::new();
+        for stand in &self.stands {
+            answers.push(call.ask(&*stand.store).await);
+            let mut all = Vec::new();
+            for at in 1..=TARGETS {
+                let stats = stand.store.stats(target(at)).await.unwrap();
+                prop_assert_eq!(stats.imbalance(), None, "after {:?} of {:?}", answers.last(), call);
+                all.push(stats);
+            }
+            books.push(all);
+        }
+        for other in 1..self.stands.len() {
+            prop_assert_eq!(&answers[0], &answers[other], "{:?}", call);
+            prop_assert_eq!(&books[0], &books[other], "after {:?}", call);
+        }
+        let stats = &books[0][call.target() as usize - 1];
+        let now_s = self.now_ms() / 1000;
+        self.referee(call.target()).saw(call, &answers[0], stats, now_s)
+    }
+}
+
+fn run(cases: u32, stands: impl Fn() -> Vec<Stand>, runtime: &tokio::runtime::Runtime) {
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
+    let steps = prop::collection::vec(calls::step(), 1..150);
+    let outcome = TestRunner::new(config).run(&steps, |steps| {
+        let mut case = Case::new(stands());
+        runtime.block_on(async {
+            for step in &steps {
+                case.step(step).await?;
+            }
+            Ok(())
+        })
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}
+
+#[test]
+fn the_embedded_store_keeps_the_rules_whatever_happens() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    run(1500, || vec![runtime.block_on(Stand::embedded(rules()))], &runtime);
+}
