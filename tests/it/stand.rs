@@ -7,11 +7,15 @@ use virtual_queue::{
     clock::{FakeClock, StoreClock},
     domain::{Pacing, QueuePosition, QueueStats, QueueTarget, QueueTargetType, UserId},
     metrics::Metrics,
+    redis::keys::TargetKeys,
     store::{
         Claim, Departure, Place, QueueRules, Settled, Settlement, Sweep, Tick, VirtualQueueStore,
         embedded::{EmbeddedStore, Overrides},
+        redis::RedisStore,
     },
 };
+
+use crate::redis_server::RedisServer;
 
 /// Where every test's clock starts: an odd millisecond, so that whole seconds are never hit by chance.
 pub(crate) const START_MS: u64 = 1_790_000_000_123;
@@ -67,6 +71,23 @@ impl Stand {
         let store = EmbeddedStore::new(rules, StoreClock::new(clock.clone()), metrics.clone());
         let hands = EmbeddedHands { store: store.clone(), clock: clock.clone(), idle };
         Self { store, clock, metrics, target: target(42), hands: Box::new(hands) }
+    }
+
+    /// The Redis store, on a Redis of its own.
+    pub(crate) async fn redis(rules: QueueRules) -> Self {
+        Self::on_redis(Arc::new(RedisServer::start()), rules).await
+    }
+
+    /// The Redis store, on a given Redis.
+    pub(crate) async fn on_redis(server: Arc<RedisServer>, rules: QueueRules) -> Self {
+        let clock = FakeClock::at(START_MS);
+        let metrics = Arc::new(Metrics::new());
+        let stores_clock = StoreClock::new(clock.clone());
+        let store =
+            RedisStore::connect_with_test_time(&server.config(), rules, stores_clock, metrics.clone(), clock.clone())
+                .await
+                .unwrap();
+        Self { store, clock, metrics, target: target(42), hands: Box::new(RedisHands { server }) }
     }
 
     /// Now, in the whole seconds in which passes are counted.
@@ -215,5 +236,42 @@ impl Hands for EmbeddedHands {
 
     fn keeps_anything_of(&self, target: QueueTarget) -> bool {
         format!("{:?}", self.store).contains(&format!("{target:?}"))
+    }
+}
+
+/// Works on the keys, past the store.
+struct RedisHands {
+    server: Arc<RedisServer>,
+}
+
+impl Hands for RedisHands {
+    fn set_overrides(&self, target: QueueTarget, overrides: Overrides) {
+        let keys = TargetKeys::of(target);
+        let mut commands = redis::pipe();
+        commands.atomic().del(keys.settings());
+        let numbers = [
+            ("batch_size", overrides.batch),
+            ("tick_ms", overrides.tick_ms),
+            ("capacity", overrides.capacity),
+            ("max_active", overrides.max_active),
+            ("paused", overrides.paused.then_some(1)),
+        ];
+        for (name, number) in numbers {
+            if let Some(number) = number {
+                commands.hset(keys.settings(), name, number);
+            }
+        }
+        commands.exec(&mut self.server.connection()).unwrap();
+    }
+
+    fn end_idle(&self, target: QueueTarget) {
+        let keys = TargetKeys::of(target);
+        let lived: Vec<&String> = keys.all().iter().filter(|key| *key != keys.settings()).collect();
+        redis::cmd("DEL").arg(lived).exec(&mut self.server.connection()).unwrap();
+    }
+
+    fn keeps_anything_of(&self, target: QueueTarget) -> bool {
+        let keys: Vec<String> = redis::cmd("KEYS").arg("queue:*").query(&mut self.server.connection()).unwrap();
+        keys.iter().any(|key| key.contains(&format!("{{{target}}}")))
     }
 }

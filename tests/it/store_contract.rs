@@ -15,6 +15,13 @@ macro_rules! behaviours {
                 super::$name(crate::stand::Stand::embedded(crate::stand::default_rules()).await).await;
             })+
         }
+
+        mod redis {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(crate::stand::Stand::redis(crate::stand::default_rules()).await).await;
+            })+
+        }
     };
 }
 use behaviours;
