@@ -1,15 +1,17 @@
 //! Numbers and places: who gets which, and who is admitted by them.
 
+use futures_util::future::join_all;
 use virtual_queue::{
     domain::Pacing,
     store::{Departure, Place, Settlement, embedded::Overrides},
 };
 
-use crate::stand::Stand;
+use crate::stand::{Stand, user};
 
 super::behaviours! {
     people_get_numbers_in_the_order_of_their_arrival,
     entering_again_keeps_the_number,
+    people_who_come_at_once_get_one_number_each,
     the_first_batch_is_the_first_hundred_and_nobody_else,
     someone_leaving_does_not_admit_the_next,
     the_mark_never_goes_beyond_the_last_number,
@@ -28,6 +30,22 @@ async fn people_get_numbers_in_the_order_of_their_arrival(stand: Stand) {
     }
     let stats = stand.stats().await;
     assert_eq!((stats.entered, stats.waiting, stats.last_number, stats.admitted_through), (250, 250, 250, 0));
+}
+
+async fn people_who_come_at_once_get_one_number_each(stand: Stand) {
+    // Everybody knocks twice.
+    let calls = (0..600).map(|n| stand.store.enter_if_absent(stand.target, user(n % 300 + 1)));
+    let places = join_all(calls).await;
+    let mut numbers = Vec::new();
+    for place in places {
+        let Some(Place::Waiting(position)) = place.unwrap() else { panic!("everybody was to wait") };
+        numbers.push(position.seq);
+    }
+    assert_eq!(numbers[..300], numbers[300..], "the second knock is answered as the first");
+    numbers.truncate(300);
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=300).collect::<Vec<u64>>());
+    assert_eq!(stand.stats().await.entered, 300);
 }
 
 async fn entering_again_keeps_the_number(stand: Stand) {
