@@ -123,8 +123,9 @@ impl Moves {
             for line in lines.map_while(Result::ok) {
                 // … [0 lua] "HSET" "queue:{LIMITED_DROP:42}:stats" "recent" "1790000000000:100 1790000002000:100"
                 let Some((before, recent)) = line.split_once(r#"" "recent" ""#) else { continue };
-                let (Some(target), true) =
-                    (before.split(['{', '}']).nth(1), line.contains(r#""HSET""#)) else { continue };
+                let (Some(target), true) = (before.split(['{', '}']).nth(1), line.contains(r#""HSET""#)) else {
+                    continue;
+                };
                 let last = recent.trim_end_matches('"').rsplit(' ').next().and_then(|last| last.split_once(':'));
                 let (at, people) = last.expect("ms:people");
                 let one = (at.parse().expect("ms"), people.parse().expect("people"));

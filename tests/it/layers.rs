@@ -7,8 +7,23 @@ use std::{
 
 /// From the ground up: a module may import what stands before it.
 const ORDER: [&str; 17] = [
-    "domain", "clock", "token", "config", "metrics", "problem", "telemetry", "redis", "store", "flags", "demo_shop",
-    "service", "actors", "gate", "http", "app", "cli",
+    "domain",
+    "clock",
+    "token",
+    "config",
+    "metrics",
+    "problem",
+    "telemetry",
+    "redis",
+    "store",
+    "flags",
+    "demo_shop",
+    "service",
+    "actors",
+    "gate",
+    "http",
+    "app",
+    "cli",
 ];
 
 /// Crates that only these places may name.
@@ -67,7 +82,8 @@ fn names_crate(code: &str, name: &str) -> bool {
     code.match_indices(&path).any(|(at, _)| {
         let before = &code[..at];
         let whole_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        let from_the_root = before.ends_with("::") && !before[..before.len() - 2].ends_with(|c: char| c.is_alphanumeric());
+        let from_the_root =
+            before.ends_with("::") && !before[..before.len() - 2].ends_with(|c: char| c.is_alphanumeric());
         whole_word && (!before.ends_with(':') || from_the_root)
     })
 }

@@ -9,4 +9,7 @@ mod purchases;
 mod queueing;
 mod redis_server;
 mod server;
+mod stand;
+mod store_contract;
+mod store_model;
 mod switching;

@@ -20,7 +20,8 @@ async fn crowd(server: &Server, people: u64, stop: &AtomicBool) -> Vec<(Instant,
         let mut answers = Vec::new();
         while !stop.load(Ordering::SeqCst) {
             // Now and then somebody comes again, which is as good as polling.
-            let reply = if user.is_multiple_of(5) { server.enter(DROP, user).await } else { server.poll(DROP, user).await };
+            let reply =
+                if user.is_multiple_of(5) { server.enter(DROP, user).await } else { server.poll(DROP, user).await };
             answers.push((Instant::now(), reply));
             sleep(Duration::from_millis(250)).await;
         }
@@ -31,10 +32,11 @@ async fn crowd(server: &Server, people: u64, stop: &AtomicBool) -> Vec<(Instant,
 }
 
 async fn enter_all(server: &Server, people: u64) {
-    stream::iter(1..=people).for_each_concurrent(32, async |user| {
-        assert_eq!(server.enter(DROP, user).await.state(), "WAITING");
-    })
-    .await;
+    stream::iter(1..=people)
+        .for_each_concurrent(32, async |user| {
+            assert_eq!(server.enter(DROP, user).await.state(), "WAITING");
+        })
+        .await;
 }
 
 fn percentile(mut took: Vec<Duration>, q: f64) -> Duration {

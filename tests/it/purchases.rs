@@ -16,10 +16,11 @@ const FAST: &[(&str, &str)] = &[("VQ_QUEUE__TICK_MS", "500"), ("VQ_QUEUE__BATCH_
 
 /// Passes for these people.
 async fn passes(server: &Server, target: &str, people: std::ops::RangeInclusive<u64>) -> Vec<(u64, String)> {
-    stream::iter(people.clone()).for_each_concurrent(64, async |user| {
-        assert_eq!(server.enter(target, user).await.status, 200);
-    })
-    .await;
+    stream::iter(people.clone())
+        .for_each_concurrent(64, async |user| {
+            assert_eq!(server.enter(target, user).await.status, 200);
+        })
+        .await;
     sleep(Duration::from_millis(1_100)).await;
     stream::iter(people)
         .map(async |user| (user, server.await_pass(target, user, Duration::from_secs(10)).await))
@@ -125,7 +126,8 @@ async fn five_hundred_buyers_on_two_servers_get_the_hundred_pieces_there_are() {
     let (redis, dir) = (RedisServer::start(), tempfile::tempdir().unwrap());
     let file = shop_file(dir.path());
     let settings = [FAST, &[("VQ_DEMO_SHOP__DATABASE", file.as_str())]].concat();
-    five_hundred_buyers_on_a_hundred_pieces(&[Server::serve(&redis, &settings), Server::serve(&redis, &settings)]).await;
+    five_hundred_buyers_on_a_hundred_pieces(&[Server::serve(&redis, &settings), Server::serve(&redis, &settings)])
+        .await;
     invariants::assert_hold(&redis);
 }
 
@@ -139,12 +141,9 @@ async fn two_people_on_one_seat_are_one_and_a_refusal() {
     let redis = RedisServer::start();
     let server = Server::serve(&redis, FAST);
     let mine = passes(&server, EVENT, 7..=8).await;
-    let (a, b) = tokio::join!(
-        server.select(7, 7, Some(&mine[0].1), &["A1"]),
-        server.select(7, 8, Some(&mine[1].1), &["A1"])
-    );
-    let (winner, loser, pass) =
-        if a.status == 200 { (7, b, mine[1].1.clone()) } else { (8, a, mine[0].1.clone()) };
+    let (a, b) =
+        tokio::join!(server.select(7, 7, Some(&mine[0].1), &["A1"]), server.select(7, 8, Some(&mine[1].1), &["A1"]));
+    let (winner, loser, pass) = if a.status == 200 { (7, b, mine[1].1.clone()) } else { (8, a, mine[0].1.clone()) };
     assert_eq!(loser.refusal(), (409, "SEAT_TAKEN"));
     let other = 15 - winner;
     assert_eq!(server.select(7, other, Some(&pass), &["A2"]).await.status, 200, "the pass was given back");

@@ -130,8 +130,16 @@ async fn an_entry_has_every_field_and_null_where_none_applies() {
     let body = waiting.body.as_object().unwrap();
     let mut fields: Vec<&str> = body.keys().map(String::as_str).collect();
     fields.sort_unstable();
-    let all =
-        ["aheadCount", "entryToken", "etaSeconds", "paused", "pollAfterSeconds", "position", "status", "tokenExpiresAt"];
+    let all = [
+        "aheadCount",
+        "entryToken",
+        "etaSeconds",
+        "paused",
+        "pollAfterSeconds",
+        "position",
+        "status",
+        "tokenExpiresAt",
+    ];
     assert_eq!(fields, all);
     assert_eq!((&body["entryToken"], &body["tokenExpiresAt"]), (&serde_json::Value::Null, &serde_json::Value::Null));
     assert_eq!(body["aheadCount"], 0);

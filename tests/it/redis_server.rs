@@ -8,7 +8,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use virtual_queue::config::RedisConfig;
+use virtual_queue::config::{Config, RedisConfig};
 
 /// A running `redis-server`.
 pub(crate) struct RedisServer {
@@ -37,6 +37,11 @@ impl RedisServer {
         }
     }
 
+    /// Where it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// How `redis.url` names it.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
@@ -44,7 +49,12 @@ impl RedisServer {
 
     /// A configuration that reaches it, and waits longer than a busy machine can make it.
     pub(crate) fn config(&self) -> RedisConfig {
-        RedisConfig { url: self.url().into(), pool_size: 4, connect_timeout_ms: 5000, command_timeout_ms: 5000 }
+        RedisConfig {
+            url: self.url().into(),
+            connect_timeout_ms: 5000,
+            command_timeout_ms: 5000,
+            ..Config::parse_default().redis
+        }
     }
 
     /// A connection of the test's own, past everything that is tested.

@@ -43,7 +43,8 @@ async fn a_change_on_one_server_reaches_the_other_within_three_seconds() {
     }
     // Off: the gate lets everything through.
     assert_eq!(b.order(42, 99, None).await.status, 201);
-    let audit = Reply::of(b.request(Method::GET, "/admin/flags/virtual-queue.enabled/audit").bearer_auth(crate::server::ADMIN));
+    let audit =
+        Reply::of(b.request(Method::GET, "/admin/flags/virtual-queue.enabled/audit").bearer_auth(crate::server::ADMIN));
     let audit = audit.await;
     assert!(audit.text.contains("tester") && audit.text.contains("a test"), "{audit:?}");
     invariants::assert_hold(&redis);
@@ -70,7 +71,10 @@ async fn a_change_is_followed_also_where_pubsub_is_blocked() {
 async fn redis_restarted_empty_leaves_the_flag_as_it_was() {
     let mut redis = RedisServer::start();
     let server = Server::serve(&redis, &[]);
-    assert_eq!(server.set_flag(json!({"enabled": true, "targets": ["limited-drop/42"], "reason": "one"})).await.status, 200);
+    assert_eq!(
+        server.set_flag(json!({"enabled": true, "targets": ["limited-drop/42"], "reason": "one"})).await.status,
+        200
+    );
     assert_eq!(server.enter(EVENT, 7).await.state(), "DIRECT_ADMITTED", "only the drop queues");
     redis.restart();
     sleep(Duration::from_secs(3)).await;
