@@ -8,10 +8,10 @@ assert(#KEYS == 1 and #ARGV == 2, 'register takes the active set, a target and a
 local active, target, limit = KEYS[1], ARGV[1], tonumber(ARGV[2])
 
 if redis.call('SISMEMBER', active, target) == 1 then
-  return 1
+  return { 1 }
 end
 if redis.call('SCARD', active) >= limit then
-  return 0
+  return { 0 }
 end
 redis.call('SADD', active, target)
-return 1
+return { 1 }

@@ -21,9 +21,9 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+pub use self::redis::RedisFlagSource;
 pub use change::{FlagChange, InvalidChange, MAX_REASON_CHARS, MAX_TARGETS, MAX_USERS};
 pub use embedded::EmbeddedFlagSource;
-pub use redis::RedisFlagSource;
 pub use rule::{FlagRule, UnreadableRule};
 pub use snapshot::FeatureFlags;
 pub use source::{AUDIT_KEPT, AuditEntry, FlagError, FlagSource};

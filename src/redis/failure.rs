@@ -34,6 +34,10 @@ impl Failure {
             return Self::TimedOut;
         }
         let text = error.to_string();
+        // An answer of another shape than asked for: Redis is there. The crate would have us connect again.
+        if error.kind() == ErrorKind::Parse {
+            return Self::Broken(text);
+        }
         if error.is_unrecoverable_error() || error.kind() == ErrorKind::Io {
             return Self::Away(text);
         }
@@ -47,7 +51,7 @@ impl Failure {
         }
         // Redis 6 wraps an error inside a script: `ERR Error running script … -OOM command not allowed`.
         let away = |code: &&str| codes.iter().any(|own| own == *code) || text.contains(&format!("-{code} "));
-        if AWAY_CODES.iter().any(|code| away(&code)) { Self::Away(text) } else { Self::Broken(text) }
+        if AWAY_CODES.iter().any(away) { Self::Away(text) } else { Self::Broken(text) }
     }
 }
 
@@ -81,6 +85,12 @@ mod tests {
         for line in ["ERR user_script:3: bad argument", "WRONGTYPE Operation against a key", "NOSCRIPT No matching"] {
             assert!(matches!(Failure::of(&server(line)), Failure::Broken(_)), "{line}");
         }
+    }
+
+    #[test]
+    fn an_answer_of_another_shape_does_not_count_as_an_outage() {
+        let shape = ::redis::from_redis_value::<Vec<i64>>(::redis::Value::Int(1)).unwrap_err();
+        assert!(matches!(Failure::of(&shape.into()), Failure::Broken(_)));
     }
 
     #[test]

@@ -76,9 +76,15 @@ fn imported(code: &str) -> Vec<String> {
     modules.into_iter().filter_map(first_word).filter(|word| !word.is_empty()).collect()
 }
 
-/// Whether the code names a crate: a path that begins with it.
+/// Whether the code names a crate: a path that begins with it. Inside `use crate::{…}` every path is one of ours.
 fn names_crate(code: &str, name: &str) -> bool {
     let path = format!("{name}::");
+    let others: Vec<&str> = code
+        .split("use crate::{")
+        .enumerate()
+        .map(|(i, part)| if i == 0 { part } else { part.split_once("};").map_or("", |(_, after)| after) })
+        .collect();
+    let code = others.concat();
     code.match_indices(&path).any(|(at, _)| {
         let before = &code[..at];
         let whole_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
@@ -125,5 +131,7 @@ fn an_import_against_the_order_would_be_noticed() {
     assert_eq!(imported("use crate::{a::{b, c}, d::e, f};\nlet x = crate::g::h();"), ["a", "d", "f", "g"]);
     assert!(names_crate("use redis::Client;", "redis") && names_crate("x: ::redis::Value", "redis"));
     assert!(!names_crate("use crate::redis::keys;", "redis") && !names_crate("bb8_redis::Pool", "redis"));
+    assert!(!names_crate("use crate::{a, store::{b, redis::C}};\nlet x = 1;", "redis"));
+    assert!(names_crate("use crate::{a, b};\nuse redis::Client;", "redis"));
     assert!(!names_crate("use actix_web::web;", "actix") && names_crate("use actix::Actor;", "actix"));
 }

@@ -18,7 +18,7 @@ use crate::redis_server::RedisServer;
 /// The secret of every server under test.
 pub(crate) const SECRET: &str = "a secret of the tests, and of nobody else: 0123456789";
 /// The admin token of every server under test.
-pub(crate) const ADMIN: &str = "the operators' own token";
+pub(crate) const ADMIN: &str = "the-operators-own-token";
 /// The drop most tests are about.
 pub(crate) const DROP: &str = "limited-drop/42";
 /// The event most tests are about.
@@ -93,7 +93,12 @@ impl Server {
             panic!("instead of listening it said {line:?} and {}", log.lock().unwrap());
         };
         readers.push(collect(stdout, log.clone()));
-        let http = Client::builder().timeout(Duration::from_secs(20)).build().expect("a client");
+        let http = Client::builder()
+            .timeout(Duration::from_secs(20))
+            // The server closes idle connections after 5 s; one it is about to close must not be used.
+            .pool_idle_timeout(Duration::from_secs(3))
+            .build()
+            .expect("a client");
         Self { child, address, log, readers, http }
     }
 

@@ -108,7 +108,7 @@ async fn without_a_token_there_is_no_admin_api_and_a_wrong_one_is_refused() {
     assert_eq!(closed.set_flag(rule(false)).await.refusal(), (404, "NOT_FOUND"));
     let open = Server::demo(&[]);
     assert_eq!(open.get(path).await.status, 401);
-    let wrong = open.request(Method::PUT, path).bearer_auth("the operators' own tokem").json(&rule(false));
+    let wrong = open.request(Method::PUT, path).bearer_auth("the-operators-own-tokem").json(&rule(false));
     assert_eq!(Reply::of(wrong).await.status, 401);
     assert_eq!(open.enter(DROP, 7).await.state(), "WAITING", "nothing changed");
     let bad = open.set_flag(json!({"enabled": false})).await;
