@@ -177,7 +177,7 @@ impl ApiError {
             .retry_after(60),
             Self::Internal => Problem::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
-                "INTERNAL",
+                "INTERNAL_ERROR",
                 "A fault of ours",
                 "something went wrong on our side",
             ),
@@ -311,7 +311,7 @@ mod tests {
             (ApiError::InvalidFlag("why".to_owned()), 400, "INVALID_FLAG", None),
             (ApiError::NotReady, 503, "NOT_READY", Some("1")),
             (ApiError::NoShop, 503, "NO_SHOP", Some("60")),
-            (ApiError::Internal, 500, "INTERNAL", None),
+            (ApiError::Internal, 500, "INTERNAL_ERROR", None),
         ]
     }
 

@@ -85,9 +85,11 @@ async fn answer_beside_a_shop(path: &str) -> Got {
 
 #[actix_web::test]
 async fn an_error_of_anybody_is_a_problem_without_its_cause() {
-    for (path, status, code) in
-        [("/internal", 500, "INTERNAL"), ("/forgotten", 500, "INTERNAL"), ("/query?a=b", 400, "BAD_REQUEST")]
-    {
+    for (path, status, code) in [
+        ("/internal", 500, "INTERNAL_ERROR"),
+        ("/forgotten", 500, "INTERNAL_ERROR"),
+        ("/query?a=b", 400, "BAD_REQUEST"),
+    ] {
         let got = answer_beside_a_shop(path).await;
         got.is_problem(status, code);
         assert!(!got.text.contains("hunter2") && !got.text.contains("Query"), "{got:?}");
