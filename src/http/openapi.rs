@@ -16,7 +16,7 @@ use utoipa::{
     },
 };
 
-use super::{admin, health, queue};
+use super::{admin, health, purchase, queue};
 
 /// The OpenAPI description of every route, as JSON.
 pub fn openapi_json() -> String {
@@ -62,6 +62,16 @@ pub(super) struct UserHeader {
     /// Who asks, exactly once: canonical decimal, 1..=9223372036854775807.
     #[param(rename = "X-User-Id", pattern = "^[1-9][0-9]{0,18}$")]
     user_id: String,
+}
+
+/// The pass of the person who buys.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "names a header for the documentation")]
+pub(super) struct PassHeader {
+    /// The pass, as `entryToken` gave it. Where passes also travel in cookies the header wins.
+    #[param(rename = "X-Entry-Token")]
+    entry_token: Option<String>,
 }
 
 /// The operator who makes a change.
@@ -156,13 +166,14 @@ pub(super) struct ProblemBody {
 #[openapi(
     info(title = "Virtual Queue", description = "A waiting room: fixed numbers, exact batches, signed passes."),
     paths(
-        queue::enter, queue::poll, queue::leave, queue::stats, serve, health::live, health::ready, health::metrics,
+        queue::enter, queue::poll, queue::leave, queue::stats, purchase::order, purchase::select_seats, purchase::buy_tickets, serve, health::live, health::ready, health::metrics,
         admin::flag, admin::put_flag, admin::audit,
     ),
     components(schemas(ProblemBody, TargetType)),
     modifiers(&EveryErrorIsAProblem, &AdminToken),
     tags(
         (name = "queue", description = "For buyers and their apps."),
+        (name = "purchase", description = "The shop, behind the gate."),
         (name = "management", description = "For operators and their machines."),
         (name = "admin", description = "For operators; there only with `admin.token`."),
     )
@@ -181,7 +192,7 @@ impl Modify for EveryErrorIsAProblem {
         for operation in operations {
             for (status, response) in &mut operation.responses.responses {
                 let RefOr::T(response) = response else { continue };
-                if status.as_str() < "400" {
+                if status.as_str() < "400" || status == "default" {
                     continue;
                 }
                 let problem = Content::new(Some(Ref::from_schema_name("Problem")));

@@ -28,11 +28,14 @@ pub(super) static FLAG: RouteTemplate =
     RouteTemplate { path: "/admin/flags/virtual-queue.enabled", allow: "GET, HEAD, PUT" };
 pub(super) static FLAG_AUDIT: RouteTemplate =
     RouteTemplate { path: "/admin/flags/virtual-queue.enabled/audit", allow: "GET, HEAD" };
+pub(super) static ORDERS: RouteTemplate = RouteTemplate { path: "/limited-drops/{dropId}/orders", allow: "POST" };
+pub(super) static SEATS: RouteTemplate = RouteTemplate { path: "/events/{id}/seats/select", allow: "POST" };
+pub(super) static TICKETS: RouteTemplate = RouteTemplate { path: "/events/{id}/tickets", allow: "POST" };
 
 /// Every route, for the tests that hold the description and the methods to them.
 #[cfg(test)]
-pub(super) static ALL: [&RouteTemplate; 9] =
-    [&ENTRIES, &ENTRY, &STATS, &OPENAPI, &METRICS, &LIVE, &READY, &FLAG, &FLAG_AUDIT];
+pub(super) static ALL: [&RouteTemplate; 12] =
+    [&ENTRIES, &ENTRY, &STATS, &OPENAPI, &METRICS, &LIVE, &READY, &FLAG, &FLAG_AUDIT, &ORDERS, &SEATS, &TICKETS];
 
 /// What buyers and their apps call, and its description.
 pub fn queue_routes(cfg: &mut web::ServiceConfig) {
@@ -57,17 +60,6 @@ pub fn management_routes(cfg: &mut web::ServiceConfig) {
         .service(at(&FLAG_AUDIT).guard(guard::fn_guard(admin::exists)).route(read().to(admin::audit)));
 }
 
-/// The purchase routes where no shop stands behind us: 503.
-pub fn no_shop_routes(cfg: &mut web::ServiceConfig) {
-    for path in ["/limited-drops/{id}/orders", "/events/{id}/seats/select", "/events/{id}/tickets"] {
-        cfg.service(web::resource(path).route(web::post().to(no_shop)));
-    }
-}
-
-async fn no_shop() -> Result<HttpResponse, ApiError> {
-    Err(ApiError::NoShop)
-}
-
 /// The answer where nothing is: for `App::default_service`.
 ///
 /// # Errors
@@ -81,7 +73,7 @@ async fn method_not_allowed(request: HttpRequest) -> Result<HttpResponse, ApiErr
     Err(ApiError::MethodNotAllowed { allow: template.allow })
 }
 
-fn at(template: &'static RouteTemplate) -> Resource {
+pub(super) fn at(template: &'static RouteTemplate) -> Resource {
     web::resource(template.path).app_data(template).default_service(web::to(method_not_allowed))
 }
 

@@ -24,7 +24,7 @@ fn on() -> Value {
 async fn an_operator_sets_the_flag_sees_it_and_finds_it_in_the_audit() {
     let state = state(with_admin());
     let before = send_to(&state, operator(TestRequest::get().uri(FLAG))).await.json();
-    assert_eq!((&before["version"], &before["enabled"]), (&json!(0), &json!(false)));
+    assert_eq!(before["version"], 0);
 
     let set = send_to(&state, put(&on()).insert_header(("X-Operator", "김 운영 <ops@example.org>"))).await;
     assert_eq!(set.status, 200, "{set:?}");

@@ -166,6 +166,15 @@ async fn ready_follows_the_life_of_the_process_and_live_does_not() {
 }
 
 #[actix_web::test]
+async fn without_a_shop_purchases_are_told_to_come_back() {
+    for path in ["/limited-drops/42/orders", "/events/42/seats/select", "/events/42/tickets"] {
+        let got = send(plain(), TestRequest::post().uri(path)).await;
+        got.is_problem(503, "NO_SHOP");
+        assert_eq!(got.header("retry-after"), Some("60"));
+    }
+}
+
+#[actix_web::test]
 async fn metrics_are_in_the_text_format() {
     let state = state(plain());
     state.metrics.breaker(true);

@@ -122,6 +122,7 @@ async fn send_to(state: &web::Data<HttpState>, request: TestRequest) -> Got {
         .app_data(state.clone())
         .configure(queue_routes)
         .configure(management_routes)
+        .configure(no_shop_routes)
         .default_service(web::to(not_found));
     let app = init_service(with_middleware(app)).await;
     Got::read(app.call(request.to_request()).await).await

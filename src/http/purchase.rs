@@ -1,0 +1,63 @@
+//! The purchase routes as buyers' apps see them, and what stands there while there is no shop.
+//!
+//! Here: their description, and an answer in place of a shop. Not here: the gate before them ([`crate::gate`]).
+
+use actix_web::{HttpResponse, web};
+
+use super::{
+    error::ApiError,
+    openapi::{PassHeader, UserHeader},
+    routes::{ORDERS, SEATS, TICKETS, at},
+};
+
+/// The purchase routes where there is neither an upstream nor the demo shop: 503.
+pub fn no_shop_routes(cfg: &mut web::ServiceConfig) {
+    cfg.service(at(&ORDERS).route(web::post().to(order)))
+        .service(at(&SEATS).route(web::post().to(select_seats)))
+        .service(at(&TICKETS).route(web::post().to(buy_tickets)));
+}
+
+/// Buy from a limited drop. Needs the pass while the queue is on for this person, and is the shop's otherwise.
+#[utoipa::path(
+    post, path = "/limited-drops/{dropId}/orders", operation_id = "order", tag = "purchase",
+    params(("dropId" = String, Path, description = "The drop."), UserHeader, PassHeader),
+    responses(
+        (status = "default", description = "What the shop answers. 2xx and 3xx use the pass up."),
+        (status = 403, description = "`QUEUE_BYPASS_DENIED`: no valid pass. Enter the queue."),
+        (status = 404, description = "`UNKNOWN_TARGET`"),
+        (status = 409, description = "`PASS_IN_USE`: another purchase with this pass is under way."),
+        (status = 503, description = "`OVERLOADED`, `NO_SHOP`"),
+    )
+)]
+async fn order() -> Result<HttpResponse, ApiError> {
+    Err(ApiError::NoShop)
+}
+
+/// Select seats of an event. Needs the pass while the queue is on for this person, and is the shop's otherwise.
+#[utoipa::path(
+    post, path = "/events/{id}/seats/select", operation_id = "selectSeats", tag = "purchase",
+    params(("id" = String, Path, description = "The event."), UserHeader, PassHeader),
+    responses(
+        (status = "default", description = "What the shop answers. 2xx and 3xx use the pass up."),
+        (status = 403, description = "`QUEUE_BYPASS_DENIED`: no valid pass. Enter the queue."),
+        (status = 404, description = "`UNKNOWN_TARGET`"),
+        (status = 409, description = "`PASS_IN_USE`: another purchase with this pass is under way."),
+        (status = 503, description = "`OVERLOADED`, `NO_SHOP`"),
+    )
+)]
+async fn select_seats() -> Result<HttpResponse, ApiError> {
+    Err(ApiError::NoShop)
+}
+
+/// Buy the seats one holds. Not gated: the lock on the seats is the right to go on (TDD OQ3).
+#[utoipa::path(
+    post, path = "/events/{id}/tickets", operation_id = "buyTickets", tag = "purchase",
+    params(("id" = String, Path, description = "The event."), UserHeader),
+    responses(
+        (status = "default", description = "What the shop answers."),
+        (status = 503, description = "`NO_SHOP`"),
+    )
+)]
+async fn buy_tickets() -> Result<HttpResponse, ApiError> {
+    Err(ApiError::NoShop)
+}
