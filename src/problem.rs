@@ -10,6 +10,9 @@ use actix_web::{
 };
 use serde_json::json;
 
+/// The media type of every error answer.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
 /// An error as the client sees it: nothing of its inner cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -52,7 +55,7 @@ impl Problem {
             "code": self.code,
             "detail": self.detail,
         });
-        response.content_type("application/problem+json").body(body.to_string())
+        response.content_type(PROBLEM_JSON).body(body.to_string())
     }
 }
 

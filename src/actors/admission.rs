@@ -19,6 +19,9 @@ use crate::{
     store::{StoreError, Tick, TickLock},
 };
 
+/// So long before a batch is due a tick begins: locking and sweeping are done then, and the batch goes on time.
+const LEAD: Duration = Duration::from_millis(50);
+
 /// Ticks for one target, every `queue.tick_ms` (the owner's `AdmissionActor`; TDD: `AdmissionPumpScheduler`).
 pub struct AdmissionActor {
     target: QueueTarget,
@@ -145,7 +148,7 @@ impl Handler<StopTicking> for AdmissionActor {
 async fn tick(target: QueueTarget, parts: PumpParts) -> Next {
     let (next, late, failed) = match pump(target, &parts).await {
         Ok(Looked::Ended) => return Next::Ended,
-        Ok(Looked::Admitted { next_in, late }) => (next_in, Some(late), None),
+        Ok(Looked::Admitted { come_back_in, late }) => (come_back_in, Some(late), None),
         Ok(Looked::NotNow { come_back_in }) => (come_back_in, None, None),
         Err(error) => {
             // An outage is logged where it is noticed; this would say it for every target and tick.
@@ -164,12 +167,12 @@ async fn tick(target: QueueTarget, parts: PumpParts) -> Next {
 
 /// What one look came to.
 enum Looked {
-    Admitted { next_in: Duration, late: Duration },
+    Admitted { come_back_in: Duration, late: Duration },
     NotNow { come_back_in: Duration },
     Ended,
 }
 
-/// Lock, sweep, admit. Whatever fails ends this tick and no other.
+/// Lock, sweep, wait for the moment, admit. Whatever fails ends this tick and no other.
 async fn pump(target: QueueTarget, parts: &PumpParts) -> Result<Looked, StoreError> {
     // A failover may have lost the last batch: after losing the connection the first one waits a whole tick of ours.
     if let Some(lost_at) = parts.store.lost_at() {
@@ -192,16 +195,28 @@ async fn pump(target: QueueTarget, parts: &PumpParts) -> Result<Looked, StoreErr
             break;
         }
     }
-    match parts.store.advance_admission(target).await? {
+    let mut moved = parts.store.advance_admission(target).await?;
+    if let Tick::NotYet(wait) = moved
+        && wait <= LEAD
+    {
+        tokio::time::sleep(wait).await;
+        moved = parts.store.advance_admission(target).await?;
+    }
+    match moved {
         Tick::Moved { next_in, late, people, evicted: on_the_way } => {
             if people > 0 || evicted + on_the_way > 0 {
                 tracing::debug!(%target, people, evicted = evicted + on_the_way, "a batch went");
             }
-            Ok(Looked::Admitted { next_in, late })
+            Ok(Looked::Admitted { come_back_in: early(next_in), late })
         }
-        Tick::NotYet(wait) => Ok(Looked::NotNow { come_back_in: wait }),
+        Tick::NotYet(wait) => Ok(Looked::NotNow { come_back_in: early(wait) }),
         Tick::Gone => ended(target, parts).await,
     }
+}
+
+/// Back in time to have locked and swept when the batch is due.
+fn early(wait: Duration) -> Duration {
+    wait.saturating_sub(LEAD)
 }
 
 /// The target has no queue: out of the active ones, unless somebody just came.

@@ -6,7 +6,7 @@ use actix_web::{
     dev::{ServiceFactory, ServiceRequest, ServiceResponse},
     http::{
         Method,
-        header::{HeaderName, HeaderValue},
+        header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     },
     middleware::{Next, from_fn},
     web,
@@ -15,6 +15,7 @@ use tracing::{Span, field};
 use tracing_actix_web::{RequestId, RootSpanBuilder, TracingLogger};
 
 use super::{error::ApiError, routes::RouteTemplate, state::HttpState};
+use crate::problem::PROBLEM_JSON;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -101,7 +102,7 @@ async fn observe(
     Ok(response)
 }
 
-/// Only touches what actix made of an error. A shop's own answers pass as they are.
+/// Only touches what actix made of an error. A problem, ours, the gate's or the built-in shop's, passes as it is.
 async fn problems_only(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -111,13 +112,17 @@ async fn problems_only(
         Err(error) => return Err(ours(&error).into()),
     };
     let foreign = match response.response().error() {
-        Some(error) if error.as_error::<ApiError>().is_none() => Some(ours(error)),
+        Some(error) if !is_problem(response.headers()) => Some(ours(error)),
         Some(_) | None => None,
     };
     match foreign {
         Some(problem) => Ok(response.into_response(problem.error_response()).map_into_right_body()),
         None => Ok(response.map_into_left_body()),
     }
+}
+
+fn is_problem(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind == PROBLEM_JSON)
 }
 
 /// The answer for an error of any origin; its cause goes into the log if it is a fault of ours.

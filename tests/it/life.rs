@@ -73,6 +73,6 @@ async fn every_replica_shows_the_same_numbers() {
     }
     let unused = a.stats("ticketing-event/99").await;
     assert_eq!((&unused["waitingCount"], &unused["capacity"]), (&0.into(), &100_000.into()));
-    let keys: Vec<String> = redis::cmd("KEYS").arg("*99*").query(&mut redis.connection()).unwrap();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*TICKETING_EVENT:99*").query(&mut redis.connection()).unwrap();
     assert!(keys.is_empty(), "asking creates nothing: {keys:?}");
 }

@@ -14,6 +14,11 @@ use crate::{
     server::{DROP, Reply, Server},
 };
 
+/// `serve` with the budget buyers have in earnest.
+fn serve(redis: &RedisServer, settings: &[(&str, &str)]) -> Server {
+    Server::serve(redis, &[&[("VQ_REDIS__COMMAND_TIMEOUT_MS", "200")], settings].concat())
+}
+
 /// People 1..=`people` keep polling, each again when the last answer is there, until told to stop; every answer.
 async fn crowd(server: &Server, people: u64, stop: &AtomicBool) -> Vec<(Instant, Reply)> {
     let one = async |user: u64| {
@@ -31,12 +36,11 @@ async fn crowd(server: &Server, people: u64, stop: &AtomicBool) -> Vec<(Instant,
     all.into_iter().flatten().collect()
 }
 
+/// One after the other, so that everybody's number is their id.
 async fn enter_all(server: &Server, people: u64) {
-    stream::iter(1..=people)
-        .for_each_concurrent(32, async |user| {
-            assert_eq!(server.enter(DROP, user).await.state(), "WAITING");
-        })
-        .await;
+    for user in 1..=people {
+        assert_eq!(server.enter(DROP, user).await.position(), Some(user));
+    }
 }
 
 fn percentile(mut took: Vec<Duration>, q: f64) -> Duration {
@@ -47,7 +51,7 @@ fn percentile(mut took: Vec<Duration>, q: f64) -> Duration {
 #[tokio::test]
 async fn redis_killed_under_load_blocks_nobody_and_queueing_resumes_by_itself() {
     let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let server = Server::serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1"), ("VQ_LOG__LEVEL", "info")]);
+    let server = serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1"), ("VQ_LOG__LEVEL", "info")]);
     enter_all(&server, 300).await;
     let stop = AtomicBool::new(false);
     let fault = async {
@@ -106,7 +110,7 @@ async fn redis_killed_under_load_blocks_nobody_and_queueing_resumes_by_itself() 
 #[tokio::test]
 async fn a_stall_of_400_ms_lets_nobody_in() {
     let redis = RedisServer::start();
-    let server = Server::serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1"), ("VQ_QUEUE__TICK_MS", "10000")]);
+    let server = serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1"), ("VQ_QUEUE__TICK_MS", "10000")]);
     enter_all(&server, 100).await;
     let stop = AtomicBool::new(false);
     let fault = async {
@@ -134,7 +138,7 @@ async fn a_stall_of_400_ms_lets_nobody_in() {
 #[tokio::test]
 async fn a_redis_that_hangs_is_first_waited_for_and_then_gone_round() {
     let redis = RedisServer::start();
-    let server = Server::serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1")]);
+    let server = serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1")]);
     enter_all(&server, 20).await;
     redis.stop();
     let hung = Instant::now();
@@ -163,7 +167,7 @@ async fn a_redis_that_hangs_is_first_waited_for_and_then_gone_round() {
 /// admitted beyond the rate, and no batch comes early.
 async fn away_and_back(away: Duration, settings: &[(&str, &str)], tick_ms: u64, watch_after: Duration) {
     let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let server = Server::serve(&redis, settings);
+    let server = serve(&redis, settings);
     enter_all(&server, 400).await;
     sleep(Duration::from_millis(tick_ms)).await;
     let moved_before = server.stats(DROP).await["admittedThrough"].as_u64().unwrap();
@@ -209,7 +213,7 @@ async fn redis_away_for_ninety_seconds_costs_nobody_the_place() {
 async fn without_redis_at_the_start_people_go_through_and_queue_once_it_is_there() {
     let mut redis = RedisServer::start();
     redis.kill9();
-    let server = Server::serve(&redis, &[]);
+    let server = serve(&redis, &[]);
     let reply = server.enter(DROP, 7).await;
     assert_eq!((reply.status, reply.state()), (200, "DIRECT_ADMITTED"));
     redis.restart();

@@ -118,7 +118,12 @@ async fn five_hundred_buyers_on_a_hundred_pieces(servers: &[Server]) {
         .collect()
         .await;
     let count = |status| replies.iter().filter(|reply| reply.status == status).count();
-    assert_eq!((count(201), count(409)), (100, 400), "{:?}", replies.iter().find(|reply| ![201, 409].contains(&reply.status)));
+    assert_eq!(
+        (count(201), count(409)),
+        (100, 400),
+        "{:?}",
+        replies.iter().find(|reply| ![201, 409].contains(&reply.status))
+    );
 }
 
 #[tokio::test]

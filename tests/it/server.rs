@@ -59,6 +59,8 @@ impl Server {
             ("VQ_TOKEN__SECRET", SECRET),
             ("VQ_DEMO_SHOP__ENABLED", "true"),
             ("VQ_FLAGS__VIRTUAL_QUEUE_ENABLED", "true"),
+            // A debug build and a crowd on one small machine: only tests of outages are about a buyer's 200 ms.
+            ("VQ_REDIS__COMMAND_TIMEOUT_MS", "5000"),
         ];
         all.extend(settings);
         Self::start("serve", &all)
