@@ -4,13 +4,16 @@ use std::{
 };
 
 use actix_web::{
-    HttpRequest, HttpResponse,
+    App, HttpRequest, HttpResponse, HttpServer,
     body::{self, BoxBody},
     dev::fn_service,
     test,
-    web::Bytes,
+    web::{self, Bytes},
 };
-use tokio::sync::Notify;
+use tokio::{
+    io::AsyncWriteExt,
+    sync::{Notify, mpsc},
+};
 
 use super::*;
 use crate::{
@@ -511,4 +514,68 @@ async fn what_is_no_purchase_passes_untouched() {
         assert_eq!(uri, path);
         assert!(headers.contains(&("x-entry-token".to_owned(), "mine".to_owned())));
     }
+}
+
+/// Says so when the request it belongs to is dropped before its answer.
+struct Abandoned(Option<mpsc::UnboundedSender<()>>);
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        if let Some(tell) = self.0.take() {
+            // The test may be over.
+            let _ = tell.send(());
+        }
+    }
+}
+
+#[actix_web::test]
+async fn a_connection_cut_in_the_middle_of_a_purchase_leaves_a_settled_pass() {
+    let doors = Doors::new();
+    let (abandoned, mut was_abandoned) = mpsc::unbounded_channel();
+    let (arrived, mut has_arrived) = mpsc::unbounded_channel();
+    let sells = Arc::new(Notify::new());
+    let (gate, selling) = (doors.gate.clone(), sells.clone());
+    let server = HttpServer::new(move || {
+        let (abandoned, arrived, selling) = (abandoned.clone(), arrived.clone(), selling.clone());
+        let shop = move || {
+            let (arrived, selling) = (arrived.clone(), selling.clone());
+            async move {
+                arrived.send(()).unwrap();
+                selling.notified().await;
+                HttpResponse::Created()
+            }
+        };
+        App::new().default_service(web::to(shop)).wrap(gate.clone()).wrap_fn(move |req, rest| {
+            let mut request = Abandoned(Some(abandoned.clone()));
+            let answer = rest.call(req);
+            async move {
+                let answer = answer.await;
+                request.0 = None;
+                answer
+            }
+        })
+    });
+    let server = server.workers(1).disable_signals().bind(("127.0.0.1", 0)).unwrap();
+    let address = server.addrs()[0];
+    let server = server.run();
+    let handle = server.handle();
+    actix_rt::spawn(server);
+
+    let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "POST {ORDERS} HTTP/1.1\r\nHost: shop\r\nX-User-Id: 7\r\nX-Entry-Token: {}\r\nContent-Length: 0\r\n\r\n",
+        doors.pass(7)
+    );
+    client.write_all(request.as_bytes()).await.unwrap();
+    has_arrived.recv().await.unwrap();
+    client.set_zero_linger().unwrap();
+    drop(client);
+    was_abandoned.recv().await.unwrap();
+    assert!(doors.store.is_claimed() && doors.store.settled().is_empty());
+    sells.notify_one();
+    while doors.store.settled().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(doors.store.settled(), [Settlement::Spent]);
+    handle.stop(false).await;
 }
