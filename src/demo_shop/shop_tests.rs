@@ -11,6 +11,9 @@ use crate::{
 
 const NOW_S: u64 = 1_790_000_000;
 
+/// For tests that are not about time: a busy machine is no Redis that is away.
+const PATIENT: Duration = Duration::from_secs(30);
+
 fn user(id: u64) -> UserId {
     UserId::try_from(id).unwrap()
 }
@@ -117,7 +120,7 @@ async fn replicas_with_redis_sell_exactly_the_stock() {
     let file = dir.path().join("shop.db");
     let mut shops = Vec::new();
     for _ in 0..2 {
-        let gate = Arc::new(RedisStockGate::new(redis.pool().await, clock.clone()));
+        let gate = Arc::new(RedisStockGate::new(redis.pool().await, clock.clone(), PATIENT));
         shops.push(shop(Some(&file), gate, &clock, 50));
     }
     assert_eq!(rush(&shops, 42, 120).await, 50);
@@ -130,7 +133,7 @@ async fn replicas_with_redis_sell_exactly_the_stock() {
 async fn without_redis_the_database_sells_on_within_a_short_time() {
     let mut redis = TestRedis::start().await;
     let (fake, clock) = clocks();
-    let gate = Arc::new(RedisStockGate::new(redis.pool().await, clock.clone()));
+    let gate = Arc::new(RedisStockGate::new(redis.pool().await, clock.clone(), Duration::from_millis(200)));
     let shops = [shop(None, gate.clone(), &clock, 30)];
     assert_eq!(rush(&shops, 42, 10).await, 10);
 
@@ -159,12 +162,46 @@ async fn without_redis_the_database_sells_on_within_a_short_time() {
 }
 
 #[actix_web::test]
+async fn once_the_gate_has_nothing_left_the_database_is_spared() {
+    let redis = TestRedis::start().await;
+    let (_, clock) = clocks();
+    let gates: [Arc<dyn StockGate>; 2] = [
+        Arc::new(EmbeddedStockGate::new(clock.clone())),
+        Arc::new(RedisStockGate::new(redis.pool().await, clock.clone(), PATIENT)),
+    ];
+    for gate in gates {
+        assert_eq!(gate.reserve(42, Some(0)).await, Ok(Reservation::SoldOut));
+        let shop = shop(None, gate, &clock, 30);
+        assert!(matches!(shop.order(42, user(1)).await, Err(ShopError::SoldOut)));
+    }
+}
+
+#[actix_web::test]
+async fn the_gates_lock_seats_all_or_none() {
+    let redis = TestRedis::start().await;
+    let (_, clock) = clocks();
+    let gates: [Arc<dyn StockGate>; 2] = [
+        Arc::new(EmbeddedStockGate::new(clock.clone())),
+        Arc::new(RedisStockGate::new(redis.pool().await, clock.clone(), PATIENT)),
+    ];
+    for gate in gates {
+        let lock = async |id, wanted: &[&str]| gate.lock_seats(7, user(id), &seats(wanted), SEAT_LOCK).await;
+        assert_eq!(lock(1, &["A1", "A2"]).await, Ok(true));
+        assert_eq!(lock(2, &["A3", "A2"]).await, Ok(false));
+        assert_eq!(lock(3, &["A3"]).await, Ok(true));
+        assert_eq!(gate.unlock_seats(7, user(3), &seats(&["A1", "A3"])).await, Ok(()));
+        assert_eq!((lock(2, &["A1"]).await, lock(2, &["A3"]).await), (Ok(false), Ok(true)), "only one's own are freed");
+        assert_eq!(lock(1, &["A1", "A4"]).await, Ok(true), "one's own again, and more");
+    }
+}
+
+#[actix_web::test]
 async fn seats_are_locked_for_one_person_all_or_none() {
     let redis = TestRedis::start().await;
     let (_, clock) = clocks();
     let gates: [Arc<dyn StockGate>; 4] = [
         Arc::new(EmbeddedStockGate::new(clock.clone())),
-        Arc::new(RedisStockGate::new(redis.pool().await, clock.clone())),
+        Arc::new(RedisStockGate::new(redis.pool().await, clock.clone(), PATIENT)),
         Arc::new(Away),
         Arc::new(Yes),
     ];
@@ -219,7 +256,7 @@ async fn a_lock_is_the_right_to_tickets_until_it_ends() {
 async fn a_refusal_by_the_database_leaves_nothing_locked_at_the_gate() {
     let redis = TestRedis::start().await;
     let (_, clock) = clocks();
-    let shop = shop(None, Arc::new(RedisStockGate::new(redis.pool().await, clock.clone())), &clock, 0);
+    let shop = shop(None, Arc::new(RedisStockGate::new(redis.pool().await, clock.clone(), PATIENT)), &clock, 0);
     shop.select_seats(7, user(1), seats(&["A1"])).await.unwrap();
     assert_eq!(redis.query::<String>(&["GET", "shop:{event:7}:seat:A1"]).await, "1");
     let lifetime: i64 = redis.query(&["PTTL", "shop:{event:7}:seat:A1"]).await;
@@ -234,7 +271,7 @@ async fn a_refusal_by_the_database_leaves_nothing_locked_at_the_gate() {
 async fn a_piece_reserved_for_a_sale_that_failed_is_free_again() {
     let redis = TestRedis::start().await;
     let (_, clock) = clocks();
-    let gate = RedisStockGate::new(redis.pool().await, clock.clone());
+    let gate = RedisStockGate::new(redis.pool().await, clock.clone(), PATIENT);
     assert_eq!(gate.release(42).await, Ok(()), "of an unknown drop nothing comes back");
     assert_eq!(gate.reserve(42, None).await, Ok(Reservation::Unknown));
     assert_eq!(redis.query::<u64>(&["DBSIZE"]).await, 0);

@@ -402,10 +402,12 @@ async fn a_store_that_is_away_stops_no_purchase_and_still_no_forgery() {
     for error in
         [StoreError::Unavailable("refused".to_owned()), StoreError::TimedOut, StoreError::Broken("?".to_owned())]
     {
-        let doors = Doors::new();
+        let mut doors = Doors::new();
+        doors.gate.retry_pause = Duration::from_millis(50);
         doors.store.state.lock().unwrap().claim_answers.push_back(Err(error));
         let answer = doors.buy(7, &doors.pass(7)).await;
         assert_eq!((answer.status, answer.degraded.as_deref()), (201, Some("redis")));
+        assert_eq!(doors.store.settled(), [], "nobody waits for the store twice");
         assert!(doors.counted(r#"virtual_queue_redis_degraded_total{operation="gate"} 1"#));
         let forged = Doors { keys: Arc::new(Keyring::random()), ..Doors::new() }.pass(7);
         assert_denied(&doors.buy(7, &forged).await);
@@ -519,6 +521,12 @@ async fn what_is_no_purchase_passes_untouched() {
 /// Says so when the request it belongs to is dropped before its answer.
 struct Abandoned(Option<mpsc::UnboundedSender<()>>);
 
+impl Abandoned {
+    fn answered(&mut self) {
+        self.0 = None;
+    }
+}
+
 impl Drop for Abandoned {
     fn drop(&mut self) {
         if let Some(tell) = self.0.take() {
@@ -542,7 +550,7 @@ async fn a_connection_cut_in_the_middle_of_a_purchase_leaves_a_settled_pass() {
             async move {
                 arrived.send(()).unwrap();
                 selling.notified().await;
-                HttpResponse::Created()
+                HttpResponse::Created().finish()
             }
         };
         App::new().default_service(web::to(shop)).wrap(gate.clone()).wrap_fn(move |req, rest| {
@@ -550,7 +558,7 @@ async fn a_connection_cut_in_the_middle_of_a_purchase_leaves_a_settled_pass() {
             let answer = rest.call(req);
             async move {
                 let answer = answer.await;
-                request.0 = None;
+                request.answered();
                 answer
             }
         })

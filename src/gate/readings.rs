@@ -19,7 +19,6 @@ pub(super) fn for_each_reading(raw: &str, mut each: impl FnMut(&[&str])) {
         for segments in [&as_written, &merged, &visible] {
             each(&without_dots(segments));
         }
-        each(&merged);
     }
 }
 
@@ -187,6 +186,6 @@ mod tests {
     fn however_hostile_a_path_its_readings_stay_few() {
         let mut readings = 0;
         for_each_reading(&"/%252e%252e;x%3F/\\".repeat(100), |_| readings += 1);
-        assert!(readings <= 400, "{readings}");
+        assert!(readings <= 300, "{readings}");
     }
 }

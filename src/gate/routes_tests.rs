@@ -51,6 +51,9 @@ const ODD_DROP_PATHS: &[&str] = &[
     "/a/b/../../limited-drops/42/orders",
     "/limited-drops/42/orders/../orders",
     "/limited-drops/42/orders/x/y/../..",
+    "/limited-drops//../42/orders",
+    "/limited-drops/%00/../42/orders",
+    "/limited-drops%2F%00%2F%2F..%2F42/orders",
     // Dots in disguise.
     "/x/%2e%2e/limited-drops/42/orders",
     "/x/%2E./limited-drops/42/orders",
@@ -116,6 +119,8 @@ const ODD_DROP_PATHS: &[&str] = &[
     "/limited-drops;a=b;c/42/orders;d",
     "/;x/limited-drops/42/orders",
     "/limited-drops/42/orders%3Bx=1",
+    "/limited-drops%2F42/orders;%252Fx",
+    "/limited-drops%2F42/orders.%252Fjson",
     "/limited-drops/42/orders%3Fx=1",
     "/limited-drops/42/orders%253Fx=1",
     "/limited-drops/42/orders%23x",

@@ -15,9 +15,6 @@ use redis::{Script, ScriptInvocation};
 use super::{GateAway, Reservation, StockGate};
 use crate::{clock::StoreClock, demo_shop::SeatId, domain::UserId};
 
-/// A buyer waits this long for Redis, in all.
-const LIMIT: Duration = Duration::from_millis(200);
-
 /// After a failure buyers do not wait for Redis at all for so long.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -31,19 +28,21 @@ static LOCK_SEATS: LazyLock<Script> =
 static UNLOCK_SEATS: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../redis-scripts/unlock_seats.lua")));
 
-/// Asks Redis, for at most 200 ms; after a failure not at all for a second.
+/// Asks Redis, within a limit; after a failure not at all for a second.
 #[derive(Debug)]
 pub struct RedisStockGate {
     pool: Pool<RedisConnectionManager>,
     clock: StoreClock,
+    /// A buyer waits this long for Redis, in all.
+    limit: Duration,
     /// On the monotonic clock.
     paused_until_ms: AtomicU64,
 }
 
 impl RedisStockGate {
-    /// A gate on the Redis of this pool.
-    pub fn new(pool: Pool<RedisConnectionManager>, clock: StoreClock) -> Self {
-        Self { pool, clock, paused_until_ms: AtomicU64::new(0) }
+    /// A gate on the Redis of this pool, where a call takes at most `limit` (`redis.command_timeout_ms`).
+    pub fn new(pool: Pool<RedisConnectionManager>, clock: StoreClock, limit: Duration) -> Self {
+        Self { pool, clock, limit, paused_until_ms: AtomicU64::new(0) }
     }
 
     fn monotonic_ms(&self) -> u64 {
@@ -54,7 +53,7 @@ impl RedisStockGate {
         if self.monotonic_ms() < self.paused_until_ms.load(Ordering::Relaxed) {
             return Err(GateAway("it was a moment ago".to_owned()));
         }
-        let answer = tokio::time::timeout(LIMIT, async {
+        let answer = tokio::time::timeout(self.limit, async {
             let mut connection = self.pool.get().await.map_err(|error| GateAway(error.to_string()))?;
             call.invoke_async(&mut *connection).await.map_err(|error| GateAway(error.to_string()))
         });
