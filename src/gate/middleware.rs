@@ -18,13 +18,14 @@ use actix_web::{
     },
 };
 use futures_util::future::LocalBoxFuture;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 
 use super::{
     purchase::{MAX_RETRYING, NoAnswerFromShop, SingleUse, settlement_of},
     refusal::Refusal,
     request,
     routes::{GatedRoutes, RouteMatch},
+    shedding::{LoadShedding, UnderWay},
 };
 use crate::{
     clock::StoreClock,
@@ -62,12 +63,6 @@ pub struct EntryTokenGate {
     retry_pause: Duration,
     retrying: Arc<Semaphore>,
     shedding: Option<LoadShedding>,
-}
-
-#[derive(Clone)]
-struct LoadShedding {
-    limit: usize,
-    free: Arc<Semaphore>,
 }
 
 impl EntryTokenGate {
@@ -123,8 +118,7 @@ impl EntryTokenGate {
     #[must_use]
     pub fn shed_beyond(mut self, limit: usize) -> Self {
         assert!(limit > 0, "a gate that allows no purchase at a time is a mistake of who configured it");
-        let limit = limit.min(Semaphore::MAX_PERMITS);
-        self.shedding = Some(LoadShedding { limit, free: Arc::new(Semaphore::new(limit)) });
+        self.shedding = Some(LoadShedding::new(limit));
         self
     }
 
@@ -174,13 +168,10 @@ impl EntryTokenGate {
 
     /// Room for one more purchase call; `None`: there is none.
     fn admit_call(&self) -> Option<UnderWay> {
-        let permit = match &self.shedding {
-            None => None,
-            Some(shedding) => Some((shedding.free.clone().try_acquire_owned().ok()?, shedding.clone())),
-        };
-        let call = UnderWay { permit, metrics: self.metrics.clone() };
-        call.report();
-        Some(call)
+        match &self.shedding {
+            None => Some(UnderWay::uncounted()),
+            Some(shedding) => shedding.admit(&self.metrics),
+        }
     }
 
     fn single_use_of_passes(&self) -> Option<SingleUse> {
@@ -205,29 +196,6 @@ enum Decision {
     Untouched,
     Refused(Refusal),
     Verified(PassClaims),
-}
-
-/// One purchase call under way; its place is free again when this is dropped.
-struct UnderWay {
-    permit: Option<(OwnedSemaphorePermit, LoadShedding)>,
-    metrics: Arc<Metrics>,
-}
-
-impl UnderWay {
-    fn report(&self) {
-        if let Some((_, shedding)) = &self.permit {
-            self.metrics.gate_under_way(shedding.limit - shedding.free.available_permits());
-        }
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        if let Some((permit, shedding)) = self.permit.take() {
-            drop(permit);
-            self.metrics.gate_under_way(shedding.limit - shedding.free.available_permits());
-        }
-    }
 }
 
 impl<S, B> Transform<S, ServiceRequest> for EntryTokenGate

@@ -40,6 +40,7 @@ mod readings;
 mod refusal;
 mod request;
 mod routes;
+mod shedding;
 
 pub use middleware::{EntryTokenGate, EntryTokenGateMiddleware};
 pub use purchase::NoAnswerFromShop;

@@ -163,10 +163,13 @@ impl GatedRoutes {
                 return RouteMatch::Gated(target);
             }
         }
+        let mut routes: Vec<&GatedRoute> =
+            self.0.iter().filter(|route| route.method.eq_ignore_ascii_case(method)).collect();
+        if routes.is_empty() {
+            return RouteMatch::NotGated;
+        }
         let folded_path = folded(&decoded(raw_path));
-        let conceivable =
-            |route: &&GatedRoute| route.method.eq_ignore_ascii_case(method) && route.is_conceivable(&folded_path);
-        let routes: Vec<&GatedRoute> = self.0.iter().filter(conceivable).collect();
+        routes.retain(|route| route.is_conceivable(&folded_path));
         if routes.is_empty() {
             RouteMatch::NotGated
         } else if raw_path.len() > LONGEST_READ {
