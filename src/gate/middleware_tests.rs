@@ -203,7 +203,6 @@ async fn a_valid_pass_reaches_the_shop_once() {
     let pass = doors.pass(7);
     assert_eq!(doors.buy(7, &pass).await.status, 201);
     assert_eq!(doors.store.settled(), [Settlement::Spent]);
-    assert!(doors.counted(r#"virtual_queue_tokens_total{event="consumed",target="LIMITED_DROP:42"} 1"#));
     assert_denied(&doors.buy(7, &pass).await);
     assert_eq!(doors.shop.visits(), 1);
     assert!(!doors.metrics.render().contains("bypass_attempts_total{"), "a spent pass is no attempt to get round");

@@ -8,8 +8,8 @@ use tokio::sync::Semaphore;
 use super::refusal::Refusal;
 use crate::{
     domain::PassClaims,
-    metrics::{Metrics, Operation, TokenEvent},
-    store::{Claim, Settled, Settlement, VirtualQueueStore},
+    metrics::{Metrics, Operation},
+    store::{Claim, Settlement, VirtualQueueStore},
 };
 
 /// Put into a response's extensions by who calls the shop when the shop gave none: a time-out, a cut after the request
@@ -77,14 +77,13 @@ impl Claimed {
     async fn try_settle(&self, how: Settlement) -> bool {
         let PassClaims { target, user, expires_at } = self.pass;
         match self.with.store.settle(target, user, expires_at, &self.nonce, how).await {
-            Ok(Settled::Consumed) => self.with.metrics.tokens(target, TokenEvent::Consumed, 1),
-            Ok(Settled::DirectConsumed | Settled::Nothing) => {}
+            // Counted where the store's reply is read.
+            Ok(_) => true,
             Err(error) => {
                 tracing::debug!(target_id = %target, %error, "settling failed");
-                return false;
+                false
             }
         }
-        true
     }
 
     fn settle_later(self, how: Settlement) {

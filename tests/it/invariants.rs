@@ -26,6 +26,9 @@ pub(crate) fn assert_hold(redis: &RedisServer) {
     }
 }
 
+/// A sorted set.
+type Scores = BTreeMap<String, u64>;
+
 fn assert_target(connection: &mut Connection, target: &str) {
     let key = |name: &str| format!("queue:{{{target}}}:{name}");
     let exists: u8 = run(connection, &["EXISTS", &key("seq")]);
@@ -33,32 +36,26 @@ fn assert_target(connection: &mut Connection, target: &str) {
         return;
     }
     // One moment: the pumps may be running.
-    let (seq, mark, waiting, heartbeat, passes, stats): (
-        u64,
-        u64,
-        BTreeMap<String, u64>,
-        BTreeMap<String, u64>,
-        BTreeMap<String, u64>,
-        HashMap<String, String>,
-    ) = redis::pipe()
-        .atomic()
-        .cmd("GET")
-        .arg(key("seq"))
-        .cmd("GET")
-        .arg(key("admitted_count"))
-        .cmd("ZRANGE")
-        .arg(key("waiting"))
-        .arg(&["0", "-1", "WITHSCORES"])
-        .cmd("ZRANGE")
-        .arg(key("heartbeat"))
-        .arg(&["0", "-1", "WITHSCORES"])
-        .cmd("ZRANGE")
-        .arg(key("passes"))
-        .arg(&["0", "-1", "WITHSCORES"])
-        .cmd("HGETALL")
-        .arg(key("stats"))
-        .query(connection)
-        .expect("the keys have their kinds");
+    let (seq, mark, waiting, heartbeat, passes, stats): (u64, u64, Scores, Scores, Scores, HashMap<String, String>) =
+        redis::pipe()
+            .atomic()
+            .cmd("GET")
+            .arg(key("seq"))
+            .cmd("GET")
+            .arg(key("admitted_count"))
+            .cmd("ZRANGE")
+            .arg(key("waiting"))
+            .arg(&["0", "-1", "WITHSCORES"])
+            .cmd("ZRANGE")
+            .arg(key("heartbeat"))
+            .arg(&["0", "-1", "WITHSCORES"])
+            .cmd("ZRANGE")
+            .arg(key("passes"))
+            .arg(&["0", "-1", "WITHSCORES"])
+            .cmd("HGETALL")
+            .arg(key("stats"))
+            .query(connection)
+            .expect("the keys have their kinds");
     let count = |name: &str| stats.get(name).map_or(0, |text| text.parse::<i64>().expect("a number"));
     let size = |members: usize| i64::try_from(members).expect("a size");
 
