@@ -88,7 +88,6 @@ impl Breaker {
         let was = self.change(|_| State::Open);
         if was != State::Open {
             self.note_lost();
-            self.metrics.breaker(true);
             tracing::warn!(cause, "redis counts as away");
             self.probe_now.notify_one();
         }
@@ -117,7 +116,6 @@ impl Breaker {
     pub(super) fn close(&self, alarms_before: u64) {
         let was = self.change(|state| if self.alarms() == alarms_before { State::Closed } else { state });
         if was != State::Closed && self.alarms() == alarms_before {
-            self.metrics.breaker(false);
             tracing::info!("redis answers");
         }
     }
@@ -139,6 +137,8 @@ impl Breaker {
         self.state.send_if_modified(|state| {
             was = *state;
             *state = next(was);
+            // In here, so that two changes at a time are counted in the order in which they happened.
+            self.metrics.breaker(*state == State::Open);
             *state != was
         });
         was

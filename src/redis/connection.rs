@@ -137,7 +137,7 @@ impl Master {
             return Err(Failure::Away("not connected".to_owned()));
         };
         let asked = self.clock.monotonic();
-        let invocation = filled(script, keys, args);
+        let invocation = script.prepare(keys, args);
         let result = match timeout(self.call_limit, invocation.invoke_async(&mut connection)).await {
             Ok(Ok(reply)) => Ok((reply, asked)),
             Ok(Err(error)) => Err(Failure::of(&error)),
@@ -167,7 +167,7 @@ impl Master {
         let (clock, metrics) = (self.clock.clone(), self.metrics.clone());
         self.pooled(move |mut connection| async move {
             let asked = clock.monotonic();
-            let reply: Vec<i64> = filled(script, &keys, &args).invoke_async(&mut connection).await?;
+            let reply: Vec<i64> = script.prepare(&keys, &args).invoke_async(&mut connection).await?;
             metrics.script_ran(script.name(), 1, clock.monotonic().saturating_sub(asked));
             Ok((reply, asked))
         })
@@ -238,15 +238,4 @@ impl std::fmt::Debug for Master {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Master").field("state", &self.breaker.state()).finish_non_exhaustive()
     }
-}
-
-fn filled<'a, K: AsRef<str>>(script: &'a Script, keys: &[K], args: &[String]) -> ::redis::ScriptInvocation<'a> {
-    let mut invocation = script.prepare();
-    for key in keys {
-        invocation.key(key.as_ref());
-    }
-    for arg in args {
-        invocation.arg(arg);
-    }
-    invocation
 }

@@ -34,12 +34,12 @@ impl Failure {
             return Self::TimedOut;
         }
         let text = error.to_string();
-        // An answer of another shape than asked for: Redis is there. The crate would have us connect again.
-        if error.kind() == ErrorKind::Parse {
-            return Self::Broken(text);
-        }
-        if error.is_unrecoverable_error() || error.kind() == ErrorKind::Io {
-            return Self::Away(text);
+        match error.kind() {
+            // A reply of another shape than expected. (A protocol error also cuts the connection, and so is seen.)
+            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => return Self::Broken(text),
+            ErrorKind::Io => return Self::Away(text),
+            _ if error.is_unrecoverable_error() => return Self::Away(text),
+            _ => {}
         }
         let codes: Vec<String> = match error.clone().into_server_errors() {
             Some(errors) => errors.iter().map(|(_, error)| error.code().to_owned()).collect(),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_another_shape_does_not_count_as_an_outage() {
+    fn a_reply_of_another_shape_is_a_fault_of_ours() {
         let shape = ::redis::from_redis_value::<Vec<i64>>(::redis::Value::Int(1)).unwrap_err();
         assert!(matches!(Failure::of(&shape.into()), Failure::Broken(_)));
     }

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-/// How many arguments a script takes after the eight that all scripts of a target take.
+/// How many arguments a script takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OwnArgs {
+pub enum Args {
     /// Exactly so many.
     Exactly(usize),
     /// So many or more.
@@ -16,16 +16,13 @@ pub enum OwnArgs {
 pub struct Script {
     name: &'static str,
     source: &'static str,
-    own_args: OwnArgs,
+    args: Args,
     script: ::redis::Script,
 }
 
-/// Arguments that every script of a target takes (`includes/target.lua`).
-pub const SHARED_ARGS: usize = 8;
-
 impl Script {
-    fn new(name: &'static str, own_args: OwnArgs, source: &'static str) -> Self {
-        Self { name, source, own_args, script: ::redis::Script::new(source) }
+    fn new(name: &'static str, args: Args, source: &'static str) -> Self {
+        Self { name, source, args, script: ::redis::Script::new(source) }
     }
 
     /// Its file's name without the ending; also the `script` label of the metrics.
@@ -38,14 +35,26 @@ impl Script {
         self.source
     }
 
-    /// How many arguments of its own it takes.
-    pub fn own_args(&self) -> OwnArgs {
-        self.own_args
-    }
-
-    /// An invocation to fill.
-    pub(super) fn prepare(&self) -> ::redis::ScriptInvocation<'_> {
-        self.script.prepare_invoke()
+    /// An invocation with these keys and arguments, counted as the script itself will count them.
+    pub(super) fn prepare<K: AsRef<str>>(&self, keys: &[K], args: &[String]) -> ::redis::ScriptInvocation<'_> {
+        debug_assert!(
+            match self.args {
+                Args::Exactly(count) => args.len() == count,
+                Args::AtLeast(count) => args.len() >= count,
+            },
+            "{} takes {:?}, not {}",
+            self.name,
+            self.args,
+            args.len()
+        );
+        let mut invocation = self.script.prepare_invoke();
+        for key in keys {
+            invocation.key(key.as_ref());
+        }
+        for arg in args {
+            invocation.arg(arg);
+        }
+        invocation
     }
 }
 
@@ -59,9 +68,9 @@ macro_rules! source {
 }
 
 macro_rules! scripts {
-    ($($(#[$doc:meta])* $static:ident = $name:literal, $own:expr, [$($file:literal),+];)+) => {
+    ($($(#[$doc:meta])* $static:ident = $name:literal, $args:expr, [$($file:literal),+];)+) => {
         $($(#[$doc])* pub static $static: LazyLock<Script> =
-            LazyLock::new(|| Script::new($name, $own, source!($($file),+)));)+
+            LazyLock::new(|| Script::new($name, $args, source!($($file),+)));)+
 
         /// Every script there is.
         pub fn all() -> Vec<&'static Script> {
@@ -72,23 +81,81 @@ macro_rules! scripts {
 
 scripts! {
     /// People come.
-    ENTER = "enter", OwnArgs::AtLeast(1), ["includes/target.lua", "includes/visit.lua", "enter.lua"];
+    ENTER = "enter", Args::AtLeast(9), ["includes/target.lua", "includes/visit.lua", "enter.lua"];
     /// People poll.
-    STATUS = "status", OwnArgs::AtLeast(1), ["includes/target.lua", "includes/visit.lua", "status.lua"];
+    STATUS = "status", Args::AtLeast(9), ["includes/target.lua", "includes/visit.lua", "status.lua"];
     /// Somebody gives up.
-    LEAVE = "leave", OwnArgs::Exactly(1), ["includes/target.lua", "leave.lua"];
+    LEAVE = "leave", Args::Exactly(9), ["includes/target.lua", "leave.lua"];
     /// A purchase begins.
-    CLAIM = "claim", OwnArgs::Exactly(4), ["includes/target.lua", "claim.lua"];
+    CLAIM = "claim", Args::Exactly(12), ["includes/target.lua", "claim.lua"];
     /// A purchase ended.
-    SETTLE = "settle", OwnArgs::Exactly(4), ["includes/target.lua", "settle.lua"];
+    SETTLE = "settle", Args::Exactly(12), ["includes/target.lua", "settle.lua"];
     /// The silent go.
-    EVICT = "evict", OwnArgs::Exactly(0), ["includes/target.lua", "includes/silence.lua", "evict.lua"];
+    EVICT = "evict", Args::Exactly(8), ["includes/target.lua", "includes/silence.lua", "evict.lua"];
     /// One tick.
-    ADMIT = "admit", OwnArgs::Exactly(0), ["includes/target.lua", "includes/silence.lua", "admit.lua"];
+    ADMIT = "admit", Args::Exactly(8), ["includes/target.lua", "includes/silence.lua", "admit.lua"];
     /// The books.
-    STATS = "stats", OwnArgs::Exactly(0), ["includes/target.lua", "stats.lua"];
+    STATS = "stats", Args::Exactly(8), ["includes/target.lua", "stats.lua"];
     /// Direct passes go into the books.
-    DIRECT = "direct", OwnArgs::Exactly(1), ["includes/target.lua", "direct.lua"];
+    DIRECT = "direct", Args::Exactly(9), ["includes/target.lua", "direct.lua"];
     /// Room among the active targets. Not a script of a target: its key is `queue:active`.
-    REGISTER = "register", OwnArgs::Exactly(2), ["register.lua"];
+    REGISTER = "register", Args::Exactly(2), ["register.lua"];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of a script's own file that follow its includes, as one text without the dashes.
+    fn header(script: &Script) -> String {
+        let title = format!("-- {}.lua: ", script.name);
+        let own = &script.source[script.source.find(&title).expect("every script begins with its name")..];
+        let lines = own.lines().take_while(|line| line.starts_with("--"));
+        lines.map(|line| line.trim_start_matches("--")).collect::<Vec<_>>().join("\n")
+    }
+
+    /// What a header's line of ARGV says: `9.. the users` is one or more from 9 on, else the last number counts.
+    fn described(script: &Script) -> Args {
+        let header = header(script);
+        let line = header.lines().find_map(|line| line.trim().strip_prefix("ARGV")).expect("every header has ARGV");
+        let last = line.trim().split(';').flat_map(|part| part.split("   ")).last().expect("one at least").trim();
+        let number = last.split_once(' ').expect("a number and words").0;
+        match number.split_once("..") {
+            Some((from, "")) => Args::AtLeast(from.parse().unwrap()),
+            Some((_, to)) => Args::Exactly(to.parse().unwrap()),
+            None => Args::Exactly(number.parse().unwrap()),
+        }
+    }
+
+    #[test]
+    fn header_assert_and_registry_agree_on_the_arguments() {
+        for script in all() {
+            let asserted = match script.args {
+                Args::Exactly(count) => format!("#ARGV == {count}"),
+                Args::AtLeast(count) => format!("#ARGV >= {count}"),
+            };
+            let own_assert = script.source.lines().rfind(|line| line.starts_with("assert(")).unwrap();
+            assert!(own_assert.contains(&asserted), "{}: {own_assert} against {:?}", script.name, script.args);
+            assert_eq!(described(script), script.args, "{}", script.name);
+        }
+    }
+
+    #[test]
+    fn every_header_tells_keys_arguments_reply_and_an_example() {
+        for script in all() {
+            let header = header(script);
+            for part in ["KEYS", "ARGV", "Reply", "Example"] {
+                let there = header.lines().any(|line| line.trim().starts_with(part));
+                assert!(there, "{}: no {part}", script.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_line_of_code_of_a_script_of_a_target_counts_keys_and_arguments() {
+        for script in all() {
+            let first = script.source.lines().find(|line| !line.starts_with("--")).unwrap();
+            assert!(first.starts_with("assert(#KEYS == "), "{}: {first}", script.name);
+        }
+    }
 }

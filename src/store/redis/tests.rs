@@ -10,6 +10,7 @@ use std::{sync::Arc, time::Duration};
 use super::RedisStore;
 use crate::{
     clock::{FakeClock, StoreClock},
+    config::RedisConfig,
     domain::{Pacing, QueueTarget, QueueTargetType, UserId},
     metrics::Metrics,
     redis::{keys::TargetKeys, test_server::TestServer},
@@ -57,8 +58,9 @@ impl Room {
         let server = TestServer::start().await;
         let (time, metrics) = (FakeClock::at(START_MS), Arc::new(Metrics::new()));
         let clock = StoreClock::new(time.clone());
-        let store =
-            RedisStore::connect_with_test_time(&server.config(), rules, clock, metrics.clone(), time.clone()).await;
+        // Nothing here is about being slow.
+        let config = RedisConfig { command_timeout_ms: 10_000, ..server.config() };
+        let store = RedisStore::connect_with_test_time(&config, rules, clock, metrics.clone(), time.clone()).await;
         Self { server, store: store.unwrap(), time, metrics }
     }
 

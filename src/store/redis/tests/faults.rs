@@ -1,1 +1,181 @@
-//! x
+//! Redis dies, freezes, fills up. Real faults in real time: what is asserted is behaviour and generous limits.
+
+use super::*;
+use crate::{clock::Clock, clock::SystemClock, redis::breaker::State, store::StoreError};
+
+/// A store on a Redis of its own, in real time.
+async fn open() -> (TestServer, Arc<RedisStore>, Arc<Metrics>) {
+    let server = TestServer::start().await;
+    let metrics = Arc::new(Metrics::new());
+    let store = RedisStore::connect(&server.config(), rules(), StoreClock::system(), metrics.clone()).await.unwrap();
+    assert!(!store.is_degraded(), "a normal start is closed at once");
+    (server, store, metrics)
+}
+
+async fn enter(store: &RedisStore, id: u64) -> Result<Option<Place>, StoreError> {
+    store.enter_if_absent(target(), user(id)).await
+}
+
+/// What a call answers, and how long it took.
+async fn timed(store: &RedisStore, id: u64) -> (Result<Option<Place>, StoreError>, Duration) {
+    let clock = SystemClock::new();
+    (enter(store, id).await, clock.monotonic())
+}
+
+async fn reaches(store: &RedisStore, state: State, within: Duration) {
+    let reached = store.shared.master.breaker().reached(state);
+    tokio::time::timeout(within, reached).await.unwrap_or_else(|_| panic!("not {state:?} within {within:?}"));
+}
+
+const SOON: Duration = Duration::from_secs(3);
+/// The limit of a call and what a busy machine may add.
+const BUDGET: Duration = Duration::from_millis(400);
+
+#[tokio::test]
+async fn a_killed_redis_fails_calls_at_once_and_is_found_again_when_it_comes_back() {
+    let (mut server, store, metrics) = open().await;
+    assert!(enter(&store, 1).await.unwrap().is_some());
+    assert_eq!(store.lost_at(), None);
+    server.kill();
+    for id in 2..=20 {
+        let (answer, took) = timed(&store, id).await;
+        assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+        assert!(took < BUDGET, "{took:?}");
+    }
+    assert!(store.is_degraded() && store.lost_at().is_some());
+    assert!(matches!(store.advance_admission(target()).await, Err(StoreError::Unavailable(_))), "the pump too");
+    assert!(metrics.render().contains("virtual_queue_redis_breaker_open 1"));
+    server.restart().await;
+    reaches(&store, State::Closed, SOON).await;
+    assert!(metrics.render().contains("virtual_queue_redis_breaker_open 0"));
+    let Ok(Some(Place::Waiting(position))) = enter(&store, 1).await else { panic!("it works again") };
+    assert_eq!(position.seq, 1, "it came back empty");
+    store.stats(target()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_killed_redis_is_noticed_though_nobody_calls() {
+    let (mut server, store, _) = open().await;
+    server.kill();
+    reaches(&store, State::Open, Duration::from_millis(500)).await;
+    assert!(store.lost_at().is_some());
+}
+
+#[tokio::test]
+async fn calls_under_way_when_redis_dies_fail_together() {
+    let (mut server, store, _) = open().await;
+    server.freeze();
+    let crowd: Vec<_> = (1..=600)
+        .map(|id| {
+            let store = store.clone();
+            tokio::spawn(async move { enter(&store, id).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    server.kill();
+    for asked in crowd {
+        let answer = asked.await.unwrap();
+        assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_frozen_redis_times_out_until_a_probe_fails_and_is_away_from_then_on() {
+    let (server, store, _) = open().await;
+    enter(&store, 1).await.unwrap();
+    server.freeze();
+    let (answer, took) = timed(&store, 2).await;
+    assert_eq!(answer, Err(StoreError::TimedOut), "one time-out opens nothing");
+    assert!(took < BUDGET, "{took:?}");
+    assert!(!store.is_degraded());
+    reaches(&store, State::Open, SOON).await;
+    let (answer, took) = timed(&store, 3).await;
+    assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+    assert!(took < Duration::from_millis(100), "{took:?}");
+    server.thaw();
+    reaches(&store, State::Closed, SOON).await;
+    let Ok(Some(Place::Waiting(position))) = enter(&store, 1).await else { panic!("it works again") };
+    assert_eq!(position.seq, 1, "and has kept everybody's place");
+}
+
+#[tokio::test]
+async fn a_stall_of_400_ms_opens_nothing() {
+    let (server, store, metrics) = open().await;
+    enter(&store, 1).await.unwrap();
+    for round in 0..3 {
+        let mut redis = server.connection().await;
+        let stall = tokio::spawn(async move {
+            let mut stall = ::redis::cmd("EVAL");
+            let busy = "local t = redis.call('TIME') local s = t[1] * 1e6 + t[2] \
+                        repeat t = redis.call('TIME') until t[1] * 1e6 + t[2] - s > 400000";
+            stall.arg(busy).arg(0).exec_async(&mut redis).await
+        });
+        let clock = SystemClock::new();
+        while clock.monotonic() < Duration::from_millis(700) {
+            let answer = enter(&store, 1).await;
+            assert!(matches!(answer, Ok(Some(_)) | Err(StoreError::TimedOut)), "round {round}: {answer:?}");
+            assert!(!store.is_degraded(), "round {round}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stall.await.unwrap().unwrap();
+    }
+    assert_eq!(store.lost_at(), None);
+    assert!(metrics.render().contains("virtual_queue_redis_breaker_open 0"));
+}
+
+#[tokio::test]
+async fn a_full_redis_counts_as_away_and_room_brings_it_back() {
+    let (server, store, _) = open().await;
+    enter(&store, 1).await.unwrap();
+    let mut redis = server.connection().await;
+    ::redis::cmd("SET").arg("filler").arg(vec![b'x'; 20_000_000]).exec_async(&mut redis).await.unwrap();
+    ::redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("15mb").exec_async(&mut redis).await.unwrap();
+    let answer = store.status(target(), user(1)).await;
+    assert!(matches!(&answer, Err(StoreError::Unavailable(cause)) if cause.contains("OOM")), "{answer:?}");
+    assert!(store.is_degraded());
+    // The probe is a write as well: it does not close the breaker on a server that only reads.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(store.is_degraded());
+    ::redis::cmd("DEL").arg("filler").exec_async(&mut redis).await.unwrap();
+    reaches(&store, State::Closed, SOON).await;
+    assert!(enter(&store, 1).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_read_only_redis_counts_as_away() {
+    let (server, store, _) = open().await;
+    let mut redis = server.connection().await;
+    ::redis::cmd("REPLICAOF").arg("127.0.0.1").arg(1).exec_async(&mut redis).await.unwrap();
+    let answer = enter(&store, 1).await;
+    assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+    ::redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec_async(&mut redis).await.unwrap();
+    reaches(&store, State::Closed, SOON).await;
+    assert!(enter(&store, 1).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_cut_connection_heals_by_itself() {
+    let (server, store, _) = open().await;
+    enter(&store, 1).await.unwrap();
+    let mut redis = server.connection().await;
+    ::redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec_async(&mut redis).await.unwrap();
+    reaches(&store, State::Open, SOON).await;
+    reaches(&store, State::Closed, SOON).await;
+    assert!(store.lost_at().is_some());
+    assert!(enter(&store, 1).await.unwrap().is_some());
+    store.stats(target()).await.unwrap();
+}
+
+#[tokio::test]
+async fn redis_may_be_away_at_the_start() {
+    let mut server = TestServer::start().await;
+    server.kill();
+    let metrics = Arc::new(Metrics::new());
+    let store = RedisStore::connect(&server.config(), rules(), StoreClock::system(), metrics).await.unwrap();
+    let (answer, took) = timed(&store, 1).await;
+    assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+    assert!(took < Duration::from_millis(100), "{took:?}");
+    server.restart().await;
+    reaches(&store, State::Closed, SOON).await;
+    assert!(enter(&store, 1).await.unwrap().is_some());
+}

@@ -1,1 +1,29 @@
-//! x
+//! What a waiting visitor costs Redis: 226 bytes on Redis 7.0 when this was written.
+
+use super::*;
+
+async fn used(redis: &mut ::redis::aio::MultiplexedConnection) -> u64 {
+    let info: String = ::redis::cmd("INFO").arg("memory").query_async(redis).await.unwrap();
+    info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_waiting_visitor_with_an_id_of_13_digits_costs_under_240_bytes() {
+    const PEOPLE: u64 = 100_000;
+    let room = Room::with(QueueRules { capacity: 2 * PEOPLE, ..rules() }).await;
+    let mut redis = room.redis().await;
+    room.enter(1).await;
+    let before = used(&mut redis).await;
+    for group in 0..PEOPLE / 1000 {
+        let crowd =
+            (0..1000).map(|at| room.store.enter_if_absent(target(), user(1_700_000_000_000 + group * 1000 + at)));
+        let places = futures_util::future::join_all(crowd).await;
+        assert!(places.iter().all(|place| matches!(place, Ok(Some(_)))));
+        // 5,000 people a second: an entry time for every 2,500 of them.
+        room.pass(200);
+    }
+    let entered = room.store.stats(target()).await.unwrap().entered;
+    let each = (used(&mut redis).await - before) as f64 / entered as f64;
+    assert_eq!(entered, PEOPLE + 1);
+    assert!(each < 240.0, "{each:.1} bytes a visitor");
+}

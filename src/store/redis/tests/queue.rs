@@ -1,6 +1,7 @@
 //! The store from outside.
 
 use super::*;
+use crate::store::{Claim, Departure, Settled, Settlement, StoreError, Sweep, Tick, TickLock};
 
 #[tokio::test]
 async fn who_enters_gets_the_next_number_and_keeps_it() {
@@ -10,4 +11,219 @@ async fn who_enters_gets_the_next_number_and_keeps_it() {
         assert_eq!((position.seq, position.ahead), (number, number - 1));
         assert_eq!((position.next_tick_in_ms, position.moving, position.paused), (2000, true, false));
     }
+    assert_eq!(room.poll(10).await, None);
+}
+
+#[tokio::test]
+async fn a_full_queue_turns_newcomers_away_and_nobody_who_is_in() {
+    let room = Room::with(QueueRules { capacity: 2, ..rules() }).await;
+    assert!(room.enter(1).await.is_some() && room.enter(2).await.is_some());
+    assert_eq!(room.enter(3).await, None);
+    assert!(room.enter(2).await.is_some());
+}
+
+#[tokio::test]
+async fn a_way_through_the_queue_is_booked_and_counted_at_every_step() {
+    let room = Room::open().await;
+    let store = &room.store;
+    for id in 1..=4 {
+        room.enter(id).await;
+    }
+    assert_eq!(store.advance_admission(target()).await, Ok(Tick::NotYet(Duration::from_secs(2))));
+    assert_eq!(store.leave(target(), user(4)).await, Ok(Departure::GaveUpPlace));
+    room.pass(2500);
+    assert_eq!(store.sweep_stale(target()).await, Ok(Sweep::default()));
+    let moved =
+        Tick::Moved { people: 3, evicted: 0, next_in: Duration::from_secs(2), late: Duration::from_millis(500) };
+    assert_eq!(store.advance_admission(target()).await, Ok(moved));
+    let pass = Some(Place::Admitted { expires_at: 1302 });
+    for id in 1..=3 {
+        assert_eq!(room.poll(id).await, pass);
+    }
+    room.pass(1000);
+    assert_eq!(room.enter(1).await, pass, "the same pass again");
+
+    assert_eq!(store.leave(target(), user(2)).await, Ok(Departure::GaveUpPass));
+    assert_eq!(store.leave(target(), user(2)).await, Ok(Departure::WasNotHere));
+    assert_eq!(store.claim(target(), user(2), 1302, "n2").await, Ok(Claim::Spent));
+    assert_eq!(store.claim(target(), user(1), 1302, "n1").await, Ok(Claim::Granted));
+    assert_eq!(store.claim(target(), user(1), 1302, "n3").await, Ok(Claim::InUse));
+    let settle = |nonce, how| store.settle(target(), user(1), 1302, nonce, how);
+    assert_eq!(settle("n1", Settlement::GivenBack).await, Ok(Settled::Nothing));
+    assert_eq!(store.claim(target(), user(1), 1302, "n3").await, Ok(Claim::Granted));
+    assert_eq!(settle("n3", Settlement::Spent).await, Ok(Settled::Consumed));
+    assert_eq!(settle("n3", Settlement::Spent).await, Ok(Settled::Nothing), "once");
+    assert_eq!(store.claim(target(), user(1), 1302, "n4").await, Ok(Claim::Spent));
+    store.count_direct(target(), 2).await.unwrap();
+    assert_eq!(store.claim(target(), user(9), 1100, "n9").await, Ok(Claim::Granted), "a direct pass");
+    assert_eq!(store.settle(target(), user(9), 1100, "n9", Settlement::Spent).await, Ok(Settled::DirectConsumed));
+    room.pass(300_000);
+    assert_eq!(store.claim(target(), user(3), 1302, "n5").await, Ok(Claim::Expired));
+    assert_eq!(store.sweep_stale(target()).await, Ok(Sweep { expired: 1, ..Sweep::default() }));
+
+    let books = store.stats(target()).await.unwrap();
+    assert_eq!(books.imbalance(), None);
+    assert_eq!((books.entered, books.waiting, books.issued, books.left), (4, 0, 3, 1));
+    assert_eq!((books.live, books.consumed, books.expired, books.revoked), (0, 1, 1, 1));
+    assert_eq!((books.direct, books.direct_consumed, books.admitted), (2, 1, 3));
+    assert_eq!((books.admitted_through, books.last_number), (3, 4));
+    assert_eq!((books.waits.count(), books.waits.mean_seconds()), (3, 2.5));
+    let metrics = room.metrics.render();
+    for (event, count) in [("issued", 3), ("consumed", 1), ("expired", 1), ("revoked", 1)] {
+        let line = format!(r#"virtual_queue_tokens_total{{event="{event}",target="LIMITED_DROP:42"}} {count}"#);
+        assert!(metrics.contains(&line), "{line} is missing in\n{metrics}");
+    }
+    assert!(metrics.contains(r#"virtual_queue_wait_seconds_sum{target="LIMITED_DROP:42"} 7.5"#), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_crowd_shares_calls_and_everybody_gets_their_own_number() {
+    let room = Room::open().await;
+    let crowd = (1..=3000).map(|id| {
+        let store = room.store.clone();
+        tokio::spawn(async move { store.enter_if_absent(target(), user(id)).await })
+    });
+    let mut numbers = Vec::new();
+    for (at, place) in futures_util::future::join_all(crowd).await.into_iter().enumerate() {
+        let Ok(Ok(Some(Place::Waiting(position)))) = place else { panic!("{at}: {place:?}") };
+        numbers.push(position.seq);
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=3000).collect::<Vec<u64>>());
+    let metrics = room.metrics.render();
+    let calls =
+        metrics.lines().find_map(|line| line.strip_prefix(r#"virtual_queue_batch_people_count{script="enter"} "#));
+    let calls: u64 = calls.unwrap().parse().unwrap();
+    assert!((12..100).contains(&calls), "{calls} calls for 3000 people");
+}
+
+#[tokio::test]
+async fn flushed_scripts_are_loaded_again_and_nobody_notices() {
+    let room = Room::open().await;
+    room.enter(1).await;
+    let mut redis = room.redis().await;
+    for id in 2..=4 {
+        ::redis::cmd("SCRIPT").arg("FLUSH").exec_async(&mut redis).await.unwrap();
+        assert!(room.enter(id).await.is_some());
+        ::redis::cmd("SCRIPT").arg("FLUSH").exec_async(&mut redis).await.unwrap();
+        assert_eq!(room.store.stats(target()).await.unwrap().entered, id);
+        assert!(!room.store.is_degraded());
+    }
+}
+
+#[tokio::test]
+async fn one_owner_at_a_time_holds_the_tick_lock_and_its_own_counts_as_taken() {
+    let room = Room::open().await;
+    assert_eq!(room.store.lock_tick(target(), "a").await, Ok(TickLock::Ours));
+    assert_eq!(room.store.lock_tick(target(), "a").await, Ok(TickLock::Ours));
+    let Ok(TickLock::HeldFor(rest)) = room.store.lock_tick(target(), "b").await else { panic!("a has it") };
+    assert!((1..=1900).contains(&rest.as_millis()), "{rest:?}");
+    tokio::time::sleep(rest + Duration::from_millis(5)).await;
+    assert_eq!(room.store.lock_tick(target(), "b").await, Ok(TickLock::Ours), "it ends by itself");
+}
+
+fn other(id: u64) -> QueueTarget {
+    QueueTarget::new(QueueTargetType::TicketingEvent, id).unwrap()
+}
+
+#[tokio::test]
+async fn targets_beyond_the_limit_are_refused_unless_they_have_settings() {
+    let room = Room::open().await;
+    let store = &room.store;
+    assert_eq!(store.register_active(other(1), Some(1)).await, Ok(true));
+    assert_eq!(store.register_active(other(1), Some(1)).await, Ok(true));
+    assert_eq!(store.register_active(other(2), Some(1)).await, Ok(false));
+    assert_eq!(store.register_active(other(3), None).await, Ok(true), "named in the flag rule");
+    let settings = TargetKeys::of(other(2)).settings().to_owned();
+    let mut redis = room.redis().await;
+    ::redis::cmd("HSET").arg(settings).arg("batch_size").arg(5).exec_async(&mut redis).await.unwrap();
+    assert_eq!(store.register_active(other(2), Some(1)).await, Ok(true));
+    let mut active = store.active_targets().await.unwrap();
+    active.sort();
+    assert_eq!(active, [other(1), other(2), other(3)]);
+}
+
+#[tokio::test]
+async fn what_was_served_is_active_again_even_if_redis_forgot() {
+    let room = Room::open().await;
+    room.enter(1).await;
+    assert_eq!(room.store.active_targets().await, Ok(vec![target()]));
+    let mut redis = room.redis().await;
+    let mut tamper = ::redis::pipe();
+    tamper.del("queue:active").sadd("queue:active", "nonsense:x");
+    tamper.exec_async(&mut redis).await.unwrap();
+    assert_eq!(room.store.active_targets().await, Ok(vec![]), "nobody called since; nonsense is ignored");
+    assert_eq!(room.poll(2).await, None);
+    assert_eq!(room.store.active_targets().await, Ok(vec![]), "nobody was found");
+    room.poll(1).await;
+    assert_eq!(room.store.active_targets().await, Ok(vec![target()]));
+}
+
+#[tokio::test]
+async fn only_a_target_without_a_queue_retires() {
+    let room = Room::open().await;
+    room.store.register_active(target(), None).await.unwrap();
+    room.store.register_active(other(1), None).await.unwrap();
+    room.enter(1).await;
+    assert_eq!(room.store.retire(target()).await, Ok(false));
+    assert_eq!(room.store.retire(other(1)).await, Ok(true));
+    assert_eq!(room.store.active_targets().await, Ok(vec![target()]));
+    assert_eq!(room.store.advance_admission(other(1)).await, Ok(Tick::Gone));
+    assert_eq!(room.store.sweep_stale(other(1)).await, Ok(Sweep { gone: true, ..Sweep::default() }));
+}
+
+#[tokio::test]
+async fn a_key_of_the_wrong_kind_is_a_fault_and_no_outage() {
+    let room = Room::open().await;
+    let mut redis = room.redis().await;
+    ::redis::cmd("SET").arg(&room.keys().all()[0]).arg("x").exec_async(&mut redis).await.unwrap();
+    assert!(matches!(room.store.leave(target(), user(1)).await, Err(StoreError::Broken(_))));
+    assert!(!room.store.is_degraded());
+}
+
+#[tokio::test]
+async fn a_step_of_the_stores_clock_is_counted_and_our_own_wrong_clock_is_not() {
+    let room = Room::open().await;
+    // A replica whose clock is ten minutes behind, on the same Redis.
+    let metrics = Arc::new(Metrics::new());
+    let clock = StoreClock::new(FakeClock::at(START_MS - 600_000));
+    let config = room.server.config();
+    let behind =
+        RedisStore::connect_with_test_time(&config, rules(), clock.clone(), metrics.clone(), room.time.clone());
+    let behind = behind.await.unwrap();
+    behind.stats(target()).await.unwrap();
+    assert_eq!(clock.now_ms(), START_MS);
+    assert!(!metrics.render().contains("virtual_queue_store_clock_steps_total{"));
+    room.pass(5000);
+    behind.stats(target()).await.unwrap();
+    assert!(metrics.render().contains(r#"virtual_queue_store_clock_steps_total{direction="forward"} 1"#));
+    room.time.set(START_MS);
+    behind.status(target(), user(1)).await.unwrap();
+    assert!(metrics.render().contains(r#"virtual_queue_store_clock_steps_total{direction="back"} 1"#));
+}
+
+#[tokio::test]
+async fn settings_that_would_lose_places_are_pointed_out() {
+    let room = Room::open().await;
+    assert_eq!(room.store.server_warnings().await, Vec::<String>::new());
+    let mut redis = room.redis().await;
+    for (name, value) in [("maxmemory-policy", "allkeys-lru"), ("maxmemory", "100mb")] {
+        ::redis::cmd("CONFIG").arg("SET").arg(name).arg(value).exec_async(&mut redis).await.unwrap();
+    }
+    let warnings = room.store.server_warnings().await;
+    assert_eq!(warnings.len(), 2);
+    assert!(warnings[0].contains("allkeys-lru") && warnings[1].contains("100 MB"), "{warnings:?}");
+
+    let closed = TestServer::start_with(&["--rename-command", "CONFIG", ""]).await;
+    let store = RedisStore::connect(&closed.config(), rules(), StoreClock::system(), room.metrics.clone()).await;
+    let warnings = store.unwrap().server_warnings().await;
+    assert!(warnings.len() == 2 && warnings.iter().all(|warning| warning.contains("does not tell")), "{warnings:?}");
+}
+
+#[tokio::test]
+async fn a_bad_url_is_refused_without_repeating_it() {
+    let config = RedisConfig { url: "rediss//:secret@nowhere".into(), ..TestServer::nowhere() };
+    let refused = RedisStore::connect(&config, rules(), StoreClock::system(), Arc::new(Metrics::new())).await;
+    let text = refused.err().expect("that is no url").to_string();
+    assert!(text.contains("redis.url") && !text.contains("secret"), "{text}");
 }
