@@ -1,5 +1,7 @@
 //! The integration tests, one binary: real Redis, real processes, real faults.
 
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and tells what it measured")]
+
 mod bad_input;
 mod invariants;
 mod layers;
