@@ -1,7 +1,7 @@
 //! One master: how it is reached, and every call to it bounded and watched by the breaker.
 //!
-//! People's calls share one pipelined connection, the *hot* one, which is only ever made in the background (see
-//! [`super::probe`]); a pool carries the rest. bb8-redis never reports a broken connection, so the pool tests each
+//! People's calls share one pipelined connection, the *hot* one, which is only ever made in the background, by the
+//! probe; a pool carries the rest. bb8-redis never reports a broken connection, so the pool tests each
 //! at check-out; and bb8 makes connections on the runtime of whoever asks, so all its calls run on ours.
 
 use std::{

@@ -3,13 +3,14 @@
 //! Here: which script does what, and what is counted on its reply. The scripts decide; see `redis-scripts/`.
 
 mod reply;
+mod server;
+mod shared;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::HashSet,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -17,7 +18,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use self::reply::Timed;
+use self::shared::{Shared, Visit};
 use super::{
     Claim, Departure, Place, QueueRules, Settled, Settlement, StoreError, Sweep, Tick, TickLock, VirtualQueueStore,
 };
@@ -28,39 +29,18 @@ use crate::{
     metrics::{Metrics, TokenEvent},
     redis::{
         Failure,
-        batch::{Batcher, GroupCall},
+        batch::Batcher,
         connection::{BadUrl, Master, Pool},
         keys::{self, TargetKeys},
-        scripts::{self, Script},
+        scripts,
     },
 };
-
-/// The store's clock has stepped if it is further than this from where we thought it was.
-const CLOCK_STEP_MS: i64 = 1000;
-/// Less memory than this is little for a sale (DESIGN 5).
-const LITTLE_MEMORY: u64 = 512 * 1024 * 1024;
 
 /// The queue on Redis. People's calls go in groups on one connection, the rest over a pool.
 pub struct RedisStore {
     shared: Arc<Shared>,
     enter: Batcher<Visit>,
     status: Batcher<Visit>,
-}
-
-/// What every call needs.
-struct Shared {
-    master: Arc<Master>,
-    rules: QueueRules,
-    /// ARGV 2 to 8 of every script.
-    rule_args: [String; 7],
-    /// For tests: the time the scripts are told, in place of Redis's own.
-    test_time: Option<Arc<dyn Clock>>,
-    clock: StoreClock,
-    /// A first reply has been seen: from then on a jump of the clock is a step, before it is our own clock being wrong.
-    clock_known: Mutex<bool>,
-    metrics: Arc<Metrics>,
-    /// Targets that had people since the last [`VirtualQueueStore::active_targets`].
-    served: Mutex<HashSet<QueueTarget>>,
     malformed_logged: AtomicBool,
 }
 
@@ -101,31 +81,16 @@ impl RedisStore {
         test_time: Option<Arc<dyn Clock>>,
     ) -> Result<Arc<Self>, BadUrl> {
         let master = Master::connect(config, clock.clone(), metrics.clone()).await?;
-        let rule_args = [
-            rules.idle_ttl_ms,
-            rules.pacing.batch,
-            rules.pacing.tick_ms,
-            rules.capacity,
-            rules.heartbeat_timeout_ms,
-            rules.token_ttl_seconds,
-            rules.max_evict_per_tick,
-        ]
-        .map(|rule| rule.to_string());
         let (limit, runtime) = (master.call_limit(), master.runtime().clone());
-        let shared = Arc::new(Shared {
-            master,
-            rules,
-            rule_args,
-            test_time,
-            clock,
-            clock_known: Mutex::new(false),
-            metrics,
-            served: Mutex::default(),
-            malformed_logged: AtomicBool::new(false),
-        });
+        let shared = Arc::new(Shared::new(master, rules, clock, metrics, test_time));
         let batcher =
             |script, absent| Batcher::new(Visit { shared: shared.clone(), script, absent }, limit, runtime.clone());
-        Ok(Arc::new(Self { enter: batcher(&scripts::ENTER, 4), status: batcher(&scripts::STATUS, 0), shared }))
+        Ok(Arc::new(Self {
+            enter: batcher(&scripts::ENTER, 4),
+            status: batcher(&scripts::STATUS, 0),
+            shared,
+            malformed_logged: AtomicBool::new(false),
+        }))
     }
 
     /// The pool, for flags and the demo shop. Use it on the runtime that called [`Self::connect`].
@@ -140,35 +105,7 @@ impl RedisStore {
 
     /// What about the server's settings may hurt during a sale, in words for the operator.
     pub async fn server_warnings(&self) -> Vec<String> {
-        let asked = self.shared.master.pooled(|mut connection| async move {
-            let mut config = ::redis::pipe();
-            config.cmd("CONFIG").arg("GET").arg("maxmemory-policy").cmd("CONFIG").arg("GET").arg("maxmemory");
-            config.query_async::<Vec<Vec<String>>>(&mut connection).await
-        });
-        let settings = asked.await.ok().map(|pairs| pairs.concat());
-        let setting = |name: &str| {
-            let settings = settings.as_ref()?;
-            settings.chunks_exact(2).find(|pair| pair[0] == name).map(|pair| pair[1].as_str())
-        };
-        let mut warnings = Vec::new();
-        match setting("maxmemory-policy") {
-            Some("noeviction") => {}
-            Some(policy) => warnings.push(format!(
-                "redis has maxmemory-policy {policy}: when it is full, people lose their places; set noeviction"
-            )),
-            None => warnings.push("redis does not tell its maxmemory-policy; it should be noeviction".to_owned()),
-        }
-        match setting("maxmemory").map(str::parse::<u64>) {
-            Some(Ok(0)) => {}
-            Some(Ok(bytes)) if bytes < LITTLE_MEMORY => {
-                warnings.push(format!("redis has maxmemory {} MB: give it 512 MB or more", bytes / (1024 * 1024)))
-            }
-            Some(Ok(_)) => {}
-            Some(Err(_)) | None => {
-                warnings.push("redis does not tell its maxmemory; it should be 512 MB or more, or 0".to_owned());
-            }
-        }
-        warnings
+        server::warnings(&self.shared.master).await
     }
 
     async fn group(
@@ -184,95 +121,6 @@ impl RedisStore {
             breaker.doubt();
         }
         Ok(answer?)
-    }
-}
-
-impl Shared {
-    fn served(&self) -> MutexGuard<'_, HashSet<QueueTarget>> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn args(&self, own: impl IntoIterator<Item = String>) -> Vec<String> {
-        let now = self.test_time.as_ref().map(|time| time.wall_ms().to_string()).unwrap_or_default();
-        std::iter::once(now).chain(self.rule_args.iter().cloned()).chain(own).collect()
-    }
-
-    /// A script for one person, on the hot connection.
-    async fn hot<T>(
-        &self,
-        script: &'static Script,
-        target: QueueTarget,
-        own: impl IntoIterator<Item = String>,
-        read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
-    ) -> Result<T, StoreError> {
-        let (keys, args) = (TargetKeys::of(target), self.args(own));
-        let (reply, asked) = self.master.run_hot(script, keys.all(), &args, 1).await?;
-        self.learn_time(asked, read(&reply)?)
-    }
-
-    /// A script for the pump or the operator, over the pool.
-    async fn pooled<T>(
-        &self,
-        script: &'static Script,
-        target: QueueTarget,
-        own: impl IntoIterator<Item = String>,
-        read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
-    ) -> Result<T, StoreError> {
-        let (keys, args) = (TargetKeys::of(target), self.args(own));
-        let (reply, asked) = self.master.run_pooled(script, keys.all(), &args).await?;
-        self.learn_time(asked, read(&reply)?)
-    }
-
-    fn learn_time<T>(&self, asked: Duration, reply: Timed<T>) -> Result<T, StoreError> {
-        let mut known = self.clock_known.lock().unwrap_or_else(PoisonError::into_inner);
-        let thought = self.clock.now_ms();
-        self.clock.observe(asked, reply.now_ms);
-        let step = self.clock.now_ms() as i64 - thought as i64;
-        if *known && step.abs() > CLOCK_STEP_MS {
-            tracing::warn!(step_ms = step, "redis's clock stepped");
-            self.metrics.clock_stepped(step > 0);
-        }
-        *known = true;
-        Ok(reply.value)
-    }
-
-    async fn add_active(&self, targets: Vec<QueueTarget>) -> Result<(), StoreError> {
-        let members: Vec<String> = targets.iter().map(QueueTarget::to_string).collect();
-        let added = self.master.pooled(|mut connection| async move {
-            ::redis::cmd("SADD").arg(keys::ACTIVE).arg(members).exec_async(&mut connection).await
-        });
-        Ok(added.await?)
-    }
-}
-
-/// `enter.lua` or `status.lua`, for many people.
-struct Visit {
-    shared: Arc<Shared>,
-    script: &'static Script,
-    /// The code of who has neither place nor pass.
-    absent: i64,
-}
-
-impl GroupCall for Visit {
-    type Answer = Option<Place>;
-
-    async fn call(&self, target: QueueTarget, people: &[UserId]) -> Result<Vec<Option<Place>>, Failure> {
-        let shared = &self.shared;
-        let keys = TargetKeys::of(target);
-        let args = shared.args(people.iter().map(UserId::to_string));
-        let (reply, asked) = shared.master.run_hot(self.script, keys.all(), &args, people.len()).await?;
-        let found = reply::visits(self.script.name(), self.absent, people.len(), &reply)
-            .and_then(|found| shared.learn_time(asked, found))
-            .map_err(|error| Failure::Broken(error.to_string()))?;
-        shared.metrics.tokens(target, TokenEvent::Issued, found.issued);
-        shared.metrics.tokens(target, TokenEvent::Expired, found.expired);
-        for wait in found.waits {
-            shared.metrics.waited(target, wait);
-        }
-        if found.places.iter().any(Option::is_some) {
-            shared.served().insert(target);
-        }
-        Ok(found.places)
     }
 }
 
@@ -365,11 +213,11 @@ impl VirtualQueueStore for RedisStore {
     }
 
     async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError> {
-        let served: Vec<QueueTarget> = std::mem::take(&mut *self.shared.served()).into_iter().collect();
+        let served = self.shared.take_served();
         if !served.is_empty()
             && let Err(error) = self.shared.add_active(served.clone()).await
         {
-            self.shared.served().extend(served);
+            self.shared.note_served(served);
             return Err(error);
         }
         let read = self.shared.master.pooled(|mut connection| async move {
@@ -377,7 +225,7 @@ impl VirtualQueueStore for RedisStore {
         });
         let targets = read.await?.into_iter().filter_map(|member| {
             let target = QueueTarget::from_label(&member);
-            if target.is_err() && !self.shared.malformed_logged.swap(true, Ordering::Relaxed) {
+            if target.is_err() && !self.malformed_logged.swap(true, Ordering::Relaxed) {
                 tracing::warn!(member, "not a target in queue:active, ignored; further ones are not logged");
             }
             target.ok()

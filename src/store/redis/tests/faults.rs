@@ -1,7 +1,19 @@
 //! Redis dies, freezes, fills up. Real faults in real time: what is asserted is behaviour and generous limits.
 
+use std::sync::Mutex;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+
 use super::*;
-use crate::{clock::Clock, clock::SystemClock, redis::breaker::State, store::StoreError};
+use crate::{
+    clock::{Clock, SystemClock},
+    redis::breaker::State,
+    store::StoreError,
+};
 
 /// A store on a Redis of its own, in real time.
 async fn open() -> (TestServer, Arc<RedisStore>, Arc<Metrics>) {
@@ -176,6 +188,83 @@ async fn redis_may_be_away_at_the_start() {
     assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
     assert!(took < Duration::from_millis(100), "{took:?}");
     server.restart().await;
+    reaches(&store, State::Closed, SOON).await;
+    assert!(enter(&store, 1).await.unwrap().is_some());
+}
+
+/// Passes bytes to and from a Redis until told to hold those of a connection.
+struct Proxy {
+    config: RedisConfig,
+    connections: Arc<Mutex<Vec<watch::Sender<bool>>>>,
+}
+
+impl Proxy {
+    async fn before(server: &TestServer) -> Self {
+        use secrecy::ExposeSecret;
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let redis = server.config().url.expose_secret().trim_start_matches("redis://").to_owned();
+        let connections = Arc::new(Mutex::new(Vec::new()));
+        let list: Arc<Mutex<Vec<watch::Sender<bool>>>> = connections.clone();
+        tokio::spawn(async move {
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                let (client_reads, client_writes) = client.into_split();
+                let (redis_reads, redis_writes) = TcpStream::connect(&redis).await.unwrap().into_split();
+                let held = watch::Sender::new(false);
+                tokio::spawn(pass(client_reads, redis_writes, held.subscribe()));
+                tokio::spawn(pass(redis_reads, client_writes, held.subscribe()));
+                list.lock().unwrap().push(held);
+            }
+        });
+        Self { config: RedisConfig { url: url.into(), ..server.config() }, connections }
+    }
+
+    /// From now on nothing passes on the connection that was made as the `at`-th.
+    fn hold(&self, at: usize) {
+        self.connections.lock().unwrap()[at].send_replace(true);
+    }
+}
+
+async fn pass(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    mut held: watch::Receiver<bool>,
+) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut bytes).await {
+        if held.wait_for(|held| !held).await.is_err() || to.write_all(&bytes[..count]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The probe connects first, and makes the hot connection after its first write.
+const PROBE: usize = 0;
+const HOT: usize = 1;
+
+#[tokio::test]
+async fn a_hot_connection_that_leads_nowhere_is_replaced_though_redis_answers() {
+    let server = TestServer::start().await;
+    let proxy = Proxy::before(&server).await;
+    let metrics = Arc::new(Metrics::new());
+    let store = RedisStore::connect(&proxy.config, rules(), StoreClock::system(), metrics).await.unwrap();
+    enter(&store, 1).await.unwrap();
+    proxy.hold(HOT);
+    assert_eq!(enter(&store, 1).await, Err(StoreError::TimedOut));
+    reaches(&store, State::Closed, SOON).await;
+    assert!(enter(&store, 1).await.unwrap().is_some());
+    assert!(store.lost_at().is_some(), "a connection was lost, and with it perhaps an answer");
+}
+
+#[tokio::test]
+async fn a_probe_that_leads_nowhere_finds_another_way() {
+    let server = TestServer::start().await;
+    let proxy = Proxy::before(&server).await;
+    let metrics = Arc::new(Metrics::new());
+    let store = RedisStore::connect(&proxy.config, rules(), StoreClock::system(), metrics).await.unwrap();
+    proxy.hold(PROBE);
+    reaches(&store, State::Open, SOON).await;
     reaches(&store, State::Closed, SOON).await;
     assert!(enter(&store, 1).await.unwrap().is_some());
 }

@@ -122,6 +122,31 @@ async fn one_owner_at_a_time_holds_the_tick_lock_and_its_own_counts_as_taken() {
     assert_eq!(room.store.lock_tick(target(), "b").await, Ok(TickLock::Ours), "it ends by itself");
 }
 
+#[tokio::test]
+async fn two_replicas_ticking_together_admit_one_batch_a_tick() {
+    let room = Room::open().await;
+    let config = room.server.config();
+    let clock = StoreClock::new(room.time.clone());
+    let second = RedisStore::connect_with_test_time(&config, rules(), clock, room.metrics.clone(), room.time.clone());
+    let second = second.await.unwrap();
+    futures_util::future::join_all((1..=500).map(|id| room.enter(id))).await;
+    for tick in 1..=3 {
+        room.pass(2000);
+        let ticks = (0..10).map(|at| {
+            let store = if at % 2 == 0 { &room.store } else { &second };
+            store.advance_admission(target())
+        });
+        let moved = futures_util::future::join_all(ticks).await;
+        let people = moved.iter().map(|tick| match tick {
+            Ok(Tick::Moved { people, .. }) => *people,
+            Ok(Tick::NotYet(_)) => 0,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(people.sum::<u64>(), 100, "tick {tick}");
+    }
+    assert_eq!(room.store.stats(target()).await.unwrap().admitted_through, 300);
+}
+
 fn other(id: u64) -> QueueTarget {
     QueueTarget::new(QueueTargetType::TicketingEvent, id).unwrap()
 }

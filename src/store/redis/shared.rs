@@ -1,0 +1,170 @@
+//! What all calls share: the rules as arguments, the time, and what is counted on a reply.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::reply::{self, Timed};
+use crate::{
+    clock::{Clock, StoreClock},
+    domain::{QueueTarget, UserId},
+    metrics::{Metrics, TokenEvent},
+    redis::{
+        Failure,
+        batch::GroupCall,
+        connection::Master,
+        keys::{self, TargetKeys},
+        scripts::Script,
+    },
+    store::{Place, QueueRules, StoreError},
+};
+
+/// The store's clock has stepped if it is further than this from where we thought it was.
+const CLOCK_STEP_MS: i64 = 1000;
+
+/// What every call needs.
+pub(super) struct Shared {
+    pub(super) master: Arc<Master>,
+    pub(super) rules: QueueRules,
+    /// ARGV 2 to 8 of every script.
+    rule_args: [String; 7],
+    /// For tests: the time the scripts are told, in place of Redis's own.
+    test_time: Option<Arc<dyn Clock>>,
+    clock: StoreClock,
+    /// A first reply has been seen: from then on a jump of the clock is a step, before it is our own clock being wrong.
+    clock_known: Mutex<bool>,
+    pub(super) metrics: Arc<Metrics>,
+    /// Targets that had people since the last [`Self::take_served`].
+    served: Mutex<HashSet<QueueTarget>>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        master: Arc<Master>,
+        rules: QueueRules,
+        clock: StoreClock,
+        metrics: Arc<Metrics>,
+        test_time: Option<Arc<dyn Clock>>,
+    ) -> Self {
+        let rule_args = [
+            rules.idle_ttl_ms,
+            rules.pacing.batch,
+            rules.pacing.tick_ms,
+            rules.capacity,
+            rules.heartbeat_timeout_ms,
+            rules.token_ttl_seconds,
+            rules.max_evict_per_tick,
+        ]
+        .map(|rule| rule.to_string());
+        Self {
+            master,
+            rules,
+            rule_args,
+            test_time,
+            clock,
+            clock_known: Mutex::new(false),
+            metrics,
+            served: Mutex::default(),
+        }
+    }
+
+    /// The targets that had people since the last time.
+    pub(super) fn take_served(&self) -> Vec<QueueTarget> {
+        std::mem::take(&mut *self.served()).into_iter().collect()
+    }
+
+    /// Notes that these had people.
+    pub(super) fn note_served(&self, targets: impl IntoIterator<Item = QueueTarget>) {
+        self.served().extend(targets);
+    }
+
+    fn served(&self) -> MutexGuard<'_, HashSet<QueueTarget>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn args(&self, own: impl IntoIterator<Item = String>) -> Vec<String> {
+        let now = self.test_time.as_ref().map(|time| time.wall_ms().to_string()).unwrap_or_default();
+        std::iter::once(now).chain(self.rule_args.iter().cloned()).chain(own).collect()
+    }
+
+    /// A script for one person, on the hot connection.
+    pub(super) async fn hot<T>(
+        &self,
+        script: &'static Script,
+        target: QueueTarget,
+        own: impl IntoIterator<Item = String>,
+        read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
+    ) -> Result<T, StoreError> {
+        let (keys, args) = (TargetKeys::of(target), self.args(own));
+        let (reply, asked) = self.master.run_hot(script, keys.all(), &args, 1).await?;
+        self.learn_time(asked, read(&reply)?)
+    }
+
+    /// A script for the pump or the operator, over the pool.
+    pub(super) async fn pooled<T>(
+        &self,
+        script: &'static Script,
+        target: QueueTarget,
+        own: impl IntoIterator<Item = String>,
+        read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
+    ) -> Result<T, StoreError> {
+        let (keys, args) = (TargetKeys::of(target), self.args(own));
+        let (reply, asked) = self.master.run_pooled(script, keys.all(), &args).await?;
+        self.learn_time(asked, read(&reply)?)
+    }
+
+    fn learn_time<T>(&self, asked: Duration, reply: Timed<T>) -> Result<T, StoreError> {
+        let mut known = self.clock_known.lock().unwrap_or_else(PoisonError::into_inner);
+        let thought = self.clock.now_ms();
+        self.clock.observe(asked, reply.now_ms);
+        let step = self.clock.now_ms() as i64 - thought as i64;
+        if *known && step.abs() > CLOCK_STEP_MS {
+            tracing::warn!(step_ms = step, "redis's clock stepped");
+            self.metrics.clock_stepped(step > 0);
+        }
+        *known = true;
+        Ok(reply.value)
+    }
+
+    /// Puts targets into `queue:active`.
+    pub(super) async fn add_active(&self, targets: Vec<QueueTarget>) -> Result<(), StoreError> {
+        let members: Vec<String> = targets.iter().map(QueueTarget::to_string).collect();
+        let added = self.master.pooled(|mut connection| async move {
+            ::redis::cmd("SADD").arg(keys::ACTIVE).arg(members).exec_async(&mut connection).await
+        });
+        Ok(added.await?)
+    }
+}
+
+/// `enter.lua` or `status.lua`, for many people.
+pub(super) struct Visit {
+    pub(super) shared: Arc<Shared>,
+    pub(super) script: &'static Script,
+    /// The code of who has neither place nor pass.
+    pub(super) absent: i64,
+}
+
+impl GroupCall for Visit {
+    type Answer = Option<Place>;
+
+    async fn call(&self, target: QueueTarget, people: &[UserId]) -> Result<Vec<Option<Place>>, Failure> {
+        let shared = &self.shared;
+        let keys = TargetKeys::of(target);
+        let args = shared.args(people.iter().map(UserId::to_string));
+        let (reply, asked) = shared.master.run_hot(self.script, keys.all(), &args, people.len()).await?;
+        let found = reply::visits(self.script.name(), self.absent, people.len(), &reply)
+            .and_then(|found| shared.learn_time(asked, found))
+            .map_err(|error| Failure::Broken(error.to_string()))?;
+        shared.metrics.tokens(target, TokenEvent::Issued, found.issued);
+        shared.metrics.tokens(target, TokenEvent::Expired, found.expired);
+        for wait in found.waits {
+            shared.metrics.waited(target, wait);
+        }
+        if found.places.iter().any(Option::is_some) {
+            shared.note_served([target]);
+        }
+        Ok(found.places)
+    }
+}
