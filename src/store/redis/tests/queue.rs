@@ -190,6 +190,7 @@ async fn only_a_target_without_a_queue_retires() {
     room.store.register_active(target(), None).await.unwrap();
     room.store.register_active(other(1), None).await.unwrap();
     room.enter(1).await;
+    room.store.active_targets().await.unwrap();
     assert_eq!(room.store.retire(target()).await, Ok(false));
     assert_eq!(room.store.retire(other(1)).await, Ok(true));
     assert_eq!(room.store.active_targets().await, Ok(vec![target()]));
