@@ -65,10 +65,7 @@ impl Case {
 
     async fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
         match *step {
-            Step::Advance(ms) => {
-                self.stands.iter().for_each(|stand| stand.advance(ms));
-                self.referees.iter_mut().for_each(|referee| referee.time_passed(ms));
-            }
+            Step::Advance(ms) => self.pass_time(ms),
             Step::ClockGoesBack(ms) => {
                 let now = self.now_ms() - ms;
                 self.stands.iter().for_each(|stand| stand.clock.set(now));
@@ -92,14 +89,11 @@ impl Case {
                 self.call(Call::Settle(at, USERS[who], expires_at, nonce, how)).await?;
             }
             Step::Direct(at, passes) => self.call(Call::Direct(at, passes)).await?,
-            Step::Tick(at, replica, how) => {
-                // Redis counts the lock's time on its own clock; the embedded store's lock serves both here.
-                let lock = self.stands[0].store.lock_tick(target(at), &format!("replica {replica}")).await.unwrap();
-                if lock == TickLock::Ours || how == How::WithoutTheLock {
-                    self.call(Call::Sweep(at)).await?;
-                    if how != How::DiesAfterTheSweep {
-                        self.call(Call::Admit(at)).await?;
-                    }
+            Step::Tick(at, replica, how) => self.tick(at, replica, how).await?,
+            Step::Lull(at, ticks, how) => {
+                for _ in 0..ticks {
+                    self.pass_time(2000);
+                    self.tick(at, 0, how).await?;
                 }
             }
             Step::Again => {
@@ -107,6 +101,27 @@ impl Case {
                     self.call(last).await?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn pass_time(&mut self, ms: u64) {
+        self.stands.iter().for_each(|stand| stand.advance(ms));
+        self.referees.iter_mut().for_each(|referee| referee.time_passed(ms));
+    }
+
+    /// What a pump does.
+    async fn tick(&mut self, at: u64, replica: u8, how: How) -> Result<(), TestCaseError> {
+        // Redis counts the lock's time on its own clock; the embedded store's lock serves both here.
+        let lock = self.stands[0].store.lock_tick(target(at), &format!("replica {replica}")).await.unwrap();
+        if lock != TickLock::Ours && how != How::WithoutTheLock {
+            return Ok(());
+        }
+        if how != How::WithoutTheSweep {
+            self.call(Call::Sweep(at)).await?;
+        }
+        if how != How::DiesAfterTheSweep {
+            self.call(Call::Admit(at)).await?;
         }
         Ok(())
     }

@@ -17,6 +17,8 @@ pub(super) enum How {
     WithoutTheLock,
     /// It dies in the middle.
     DiesAfterTheSweep,
+    /// With the lock, but the sweep failed.
+    WithoutTheSweep,
 }
 
 /// What happens. People are indices into [`USERS`]; passes are "the latest", "the one before", and so on.
@@ -32,6 +34,8 @@ pub(super) enum Step {
     Settle(u64, usize, usize, u8, Settlement),
     Direct(u64, u64),
     Tick(u64, u8, How),
+    /// So many ticks' time passes with nobody coming, one replica ticking on.
+    Lull(u64, u64, How),
     /// The last answer was lost: the call is made again.
     Again,
 }
@@ -43,11 +47,16 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     let which = || prop_oneof![6 => Just(0usize), 1 => 1usize..3, 1 => Just(usize::MAX)];
     let nonce = || 0u8..2;
     let how = prop_oneof![Just(Settlement::Spent), Just(Settlement::GivenBack)];
-    let ticks = prop_oneof![
-        4 => Just(How::WithTheLock),
-        2 => Just(How::WithoutTheLock),
-        1 => Just(How::DiesAfterTheSweep),
-    ];
+    let ticks = || {
+        prop_oneof![
+            4 => Just(How::WithTheLock),
+            2 => Just(How::WithoutTheLock),
+            1 => Just(How::DiesAfterTheSweep),
+            2 => Just(How::WithoutTheSweep),
+        ]
+    };
+    // Who buys does so several times over.
+    let buyer = || prop_oneof![3 => 0..2usize, 1 => 0..USERS.len()];
     let time = prop_oneof![
         2 => 1u64..50,
         4 => 400u64..2100,
@@ -60,11 +69,12 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         80 => (at(), who()).prop_map(|(at, who)| Step::Enter(at, who)),
         60 => (at(), who()).prop_map(|(at, who)| Step::Poll(at, who)),
         12 => (at(), who()).prop_map(|(at, who)| Step::Leave(at, who)),
-        80 => (at(), 0u8..3, ticks).prop_map(|(at, replica, how)| Step::Tick(at, replica, how)),
+        80 => (at(), 0u8..3, ticks()).prop_map(|(at, replica, how)| Step::Tick(at, replica, how)),
+        6 => (at(), 1u64..8, ticks()).prop_map(|(at, ticks, how)| Step::Lull(at, ticks, how)),
         80 => time.prop_map(Step::Advance),
         2 => (1u64..100_000).prop_map(Step::ClockGoesBack),
-        20 => (at(), who(), which(), nonce()).prop_map(|(at, who, which, nonce)| Step::Claim(at, who, which, nonce)),
-        20 => (at(), who(), which(), nonce(), how)
+        30 => (at(), buyer(), which(), nonce()).prop_map(|(at, who, which, nonce)| Step::Claim(at, who, which, nonce)),
+        30 => (at(), buyer(), which(), nonce(), how)
             .prop_map(|(at, who, which, nonce, how)| Step::Settle(at, who, which, nonce, how)),
         10 => Just(Step::Again),
         6 => (at(), overrides()).prop_map(|(at, overrides)| Step::Override(at, overrides)),
