@@ -36,6 +36,8 @@ pub(super) enum Step {
     Tick(u64, u8, How),
     /// So many ticks' time passes with nobody coming, one replica ticking on.
     Lull(u64, u64, How),
+    /// A lull during a pause of admission, so that people fall silent before their turn; then it goes on.
+    Pause(u64, u64, How),
     /// The last answer was lost: the call is made again.
     Again,
 }
@@ -76,6 +78,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         30 => (at(), buyer(), which(), nonce()).prop_map(|(at, who, which, nonce)| Step::Claim(at, who, which, nonce)),
         30 => (at(), buyer(), which(), nonce(), how)
             .prop_map(|(at, who, which, nonce, how)| Step::Settle(at, who, which, nonce, how)),
+        6 => (at(), 4u64..9, ticks()).prop_map(|(at, ticks, how)| Step::Pause(at, ticks, how)),
         10 => Just(Step::Again),
         6 => (at(), overrides()).prop_map(|(at, overrides)| Step::Override(at, overrides)),
         2 => (at(), 1u64..4).prop_map(|(at, passes)| Step::Direct(at, passes)),
