@@ -8,6 +8,8 @@ mod line;
 mod rules;
 mod scored;
 mod target;
+#[cfg(test)]
+mod tests;
 mod tick;
 mod waiting;
 
