@@ -83,7 +83,9 @@ impl RedisServer {
         if matches!(self.child.try_wait(), Ok(None)) {
             self.kill9();
         }
-        self.child = launch(self.dir.path().as_os_str(), self.port, &self.arguments).expect("its own port is free");
+        // Somebody's outgoing connection may hold the port for a moment.
+        let child = (0..100).find_map(|_| launch(self.dir.path().as_os_str(), self.port, &self.arguments));
+        self.child = child.expect("its own port is free again");
     }
 
     fn signal(&self, signal: &str) {

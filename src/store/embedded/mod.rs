@@ -84,7 +84,7 @@ impl EmbeddedStore {
     fn with<T>(&self, kept: &Mutex<Target>, what: impl FnOnce(&mut Target, &InForce<'_>) -> T) -> T {
         let mut kept = lock(kept);
         let now = self.clock.now_ms();
-        kept.settle_idle(now);
+        kept.forget_if_idle(now);
         let overrides = kept.overrides;
         what(&mut kept, &InForce::new(&self.rules, overrides.as_ref(), now))
     }

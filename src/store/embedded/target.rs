@@ -34,7 +34,7 @@ pub(super) struct Target {
 
 impl Target {
     /// Forgets what has been idle for too long. Everything else relies on this having been called first.
-    pub(super) fn settle_idle(&mut self, now: u64) {
+    pub(super) fn forget_if_idle(&mut self, now: u64) {
         if self.idle_at.is_some_and(|at| now >= at) {
             *self = Self { overrides: self.overrides, ..Self::default() };
         }
