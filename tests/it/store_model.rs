@@ -143,6 +143,9 @@ impl Case {
                 self.call(Call::Poll(at, who)).await?;
             }
         }
+        let counted: Vec<Vec<String>> =
+            self.stands.iter().map(|stand| passes_and_waits(&stand.metrics.render())).collect();
+        prop_assert!(counted.iter().all(|one| *one == counted[0]), "the metrics differ: {counted:#?}");
         Ok(())
     }
 
@@ -172,6 +175,12 @@ impl Case {
         let now_s = self.now_ms() / 1000;
         self.referee(call.target()).saw(call, answer, stats, now_s)
     }
+}
+
+/// The metrics that a store counts by itself.
+fn passes_and_waits(text: &str) -> Vec<String> {
+    let ours = ["virtual_queue_tokens_total{", "virtual_queue_wait_seconds"];
+    text.lines().filter(|line| ours.iter().any(|name| line.starts_with(name))).map(str::to_owned).collect()
 }
 
 fn run(cases: u32, stands: impl Fn() -> Vec<Stand>, runtime: &tokio::runtime::Runtime) {
