@@ -1,7 +1,7 @@
 //! The queue in memory: for the demo, a single node, and tests.
 //!
 //! It answers exactly as the scripts on Redis do; `tests/it/store_contract.rs` and `store_model.rs` hold both to it.
-//! Here: which targets there are, and one lock each. Not here: what a call does to a target (see [`target`]).
+//! Here: which targets there are, and one lock each. Not here: what a call does to a target (see `target.rs`).
 
 mod life;
 mod line;
