@@ -104,7 +104,7 @@ pub const WAIT_UNIT_MS: u64 = 500;
 
 /// Waits by size: 32 buckets of half a second, then 16 an octave (at most 6 % wide).
 ///
-/// `includes/wait.lua` sorts waits into the same buckets.
+/// `includes/visit.lua` sorts waits into the same buckets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WaitHistogram {
     /// (bucket, how many), by bucket, each bucket once.

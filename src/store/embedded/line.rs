@@ -67,7 +67,7 @@ impl Line {
         // Down the tree to the last slot before which at most that many people stand.
         let mut before = self.count_through(number) as usize;
         let mut slot = 0;
-        let mut step = self.tree.len() / 2;
+        let mut step = self.tree.len().saturating_sub(1);
         while step > 0 {
             if slot + step < self.tree.len() && self.tree[slot + step] <= before {
                 slot += step;
