@@ -8,7 +8,7 @@ use std::{
 };
 
 use actix_web::{
-    Error,
+    Error, HttpMessage,
     body::{EitherBody, MessageBody},
     dev::{Service, ServiceRequest, ServiceResponse, Transform, forward_ready},
     error::InternalError,
@@ -21,6 +21,7 @@ use futures_util::future::LocalBoxFuture;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{
+    body::{self, BODY_LIMIT},
     purchase::{MAX_RETRYING, NoAnswerFromShop, SingleUse, settlement_of},
     refusal::Refusal,
     request,
@@ -61,6 +62,7 @@ pub struct EntryTokenGate {
     store: Option<Arc<dyn VirtualQueueStore>>,
     lease: Duration,
     retry_pause: Duration,
+    body_limit: Duration,
     retrying: Arc<Semaphore>,
     shedding: Option<LoadShedding>,
 }
@@ -78,6 +80,7 @@ impl EntryTokenGate {
             store: None,
             lease: DEFAULT_LEASE,
             retry_pause: RETRY_PAUSE,
+            body_limit: BODY_LIMIT,
             retrying: Arc::new(Semaphore::new(MAX_RETRYING)),
             shedding: None,
         }
@@ -90,7 +93,8 @@ impl EntryTokenGate {
         self
     }
 
-    /// How long the store lets a claim hold; for so long settling is tried. 15 s unless set.
+    /// How long the store lets a claim hold; for so long settling is tried. 15 s unless set. A pass may buy again when
+    /// it ends, so it must be longer than the shop takes at most, by the 5 s that a body may take to arrive.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -252,6 +256,8 @@ where
             return Box::pin(ready(Ok(refuse(req, Refusal::Overloaded))));
         };
         request::strip(req.headers_mut(), self.gate.cookie);
+        let body = body::in_time(req.take_payload(), self.gate.body_limit);
+        req.set_payload(body);
         let purchase = purchase(self.shop.clone(), req, self.gate.single_use_of_passes(), pass, under_way);
         // A task of its own: a client that goes away ends the request, and not the purchase.
         let (answer, answered) = oneshot::channel();

@@ -6,10 +6,11 @@ use std::{
 use actix_web::{
     App, HttpRequest, HttpResponse, HttpServer,
     body::{self, BoxBody},
-    dev::fn_service,
+    dev::{Payload, fn_service},
     test,
     web::{self, Bytes},
 };
+use futures_util::stream;
 use tokio::{
     io::AsyncWriteExt,
     sync::{Notify, mpsc},
@@ -474,6 +475,21 @@ async fn too_many_purchases_at_a_time_are_shed_and_cost_no_pass() {
     *doors.shop.wait.borrow_mut() = None;
     assert_eq!(doors.buy(3, &doors.pass(3)).await.status, 201);
     assert!(doors.counted("virtual_queue_gate_under_way 0"));
+}
+
+#[actix_web::test]
+async fn a_body_that_does_not_come_ends_the_purchase_while_the_claim_holds() {
+    let mut doors = Doors::new();
+    doors.gate = doors.gate.shed_beyond(1);
+    doors.gate.body_limit = Duration::ZERO;
+    let app = doors.open().await;
+    let mut dripped = post(ORDERS, &[("X-User-Id", "7"), ("X-Entry-Token", &doors.pass(7))]);
+    dripped.set_payload(Payload::Stream { payload: Box::pin(stream::pending()) });
+    let answer = tokio::time::timeout(Duration::from_secs(5), app.call(dripped)).await;
+    let error = answer.expect("nobody waits for the rest of it").err().unwrap();
+    assert_eq!(error.as_response_error().status_code(), 400);
+    assert_eq!(doors.shop.visits(), 0);
+    assert!(doors.counted("virtual_queue_gate_under_way 0"), "its room is free again");
 }
 
 #[actix_web::test]

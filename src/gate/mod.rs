@@ -31,6 +31,7 @@
 //! # }
 //! ```
 
+mod body;
 #[cfg(test)]
 mod fake_store;
 mod ids;
