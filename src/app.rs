@@ -290,7 +290,9 @@ fn listen(
     let mut main = HttpServer::new(move || {
         let app = WebApp::new().app_data(state_here.clone()).configure(http::queue_routes);
         let app = if apart { app } else { app.configure(http::management_routes) };
-        http::with_middleware(app.service(shop_scope(&gate, shop.as_ref(), limited_drops)))
+        let app = app.service(shop_scope(&gate, shop.as_ref(), limited_drops));
+        // `OPTIONS *` and the like have no path that a scope could take.
+        http::with_middleware(app.default_service(web::to(http::not_found)))
     });
     if server.workers > 0 {
         main = main.workers(server.workers);
