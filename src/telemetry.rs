@@ -2,7 +2,7 @@
 //!
 //! Here: where lines go and how they look. Not here: what is logged; and no line anywhere holds a secret or a pass.
 
-use std::io;
+use std::io::{self, IsTerminal};
 
 use tracing_subscriber::{EnvFilter, util::SubscriberInitExt};
 
@@ -13,7 +13,9 @@ use crate::config::{LogConfig, LogFormat};
 pub fn init(config: &LogConfig) {
     // Only a configuration that was never validated has no filter.
     let filter = config.filter().unwrap_or_else(|| EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // Colours are for eyes: in a file or a collector they would stand between the words.
+    let colours = io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(io::stderr);
     let started = match config.format {
         LogFormat::Text => lines.finish().try_init(),
         LogFormat::Json => lines.json().flatten_event(true).finish().try_init(),
