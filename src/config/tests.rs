@@ -241,6 +241,13 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
 }
 
 #[test]
+fn what_a_client_sends_wrong_is_no_line_of_the_log_unless_asked_for() {
+    let filter = |level: &str| LogConfig { format: LogFormat::Text, level: level.to_owned() }.filter().unwrap();
+    assert_eq!(filter("info").to_string(), "actix_http=off,info");
+    assert_eq!(filter("info,actix_http=debug").to_string(), "actix_http=debug,info");
+}
+
+#[test]
 fn the_bounds_themselves_are_allowed() {
     for toml in [
         "queue.batch_size = 1\nqueue.tick_ms = 500\nqueue.heartbeat_timeout_seconds = 3",

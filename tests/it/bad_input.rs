@@ -126,4 +126,15 @@ async fn what_is_no_http_gets_no_5xx_and_harms_nobody() {
         assert!(!answer.contains("<html"), "{raw:?}: {answer}");
     }
     assert_eq!(server.poll(DROP, 7).await.position(), Some(1));
+    assert!(!server.log().contains("ERROR"), "a stranger's rubbish is no error of ours: {}", server.log());
+}
+
+#[test]
+fn a_request_without_a_path_gets_a_problem() {
+    let server = Server::demo(&[]);
+    let mut stream = TcpStream::connect(server.url().strip_prefix("http://").unwrap()).unwrap();
+    stream.write_all(b"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404") && answer.contains(r#""code":"NOT_FOUND""#), "{answer}");
 }

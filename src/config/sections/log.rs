@@ -51,7 +51,10 @@ impl LogConfig {
             .split(',')
             .filter(|part| !part.contains(['=', '[']))
             .all(|word| word.trim().parse::<LevelFilter>().is_ok() && !word.trim().is_empty());
-        EnvFilter::builder().parse(&self.level).ok().filter(|_| lone_words_are_levels)
+        // actix reports each request that is no HTTP as an error of its own: anybody could fill the log. What the
+        // level says of it comes later, and wins.
+        let all = format!("actix_http=off,{}", self.level);
+        EnvFilter::builder().parse(all).ok().filter(|_| lone_words_are_levels)
     }
 }
 
