@@ -9,7 +9,7 @@ use super::refusal::Refusal;
 use crate::{
     domain::PassClaims,
     metrics::{Metrics, Operation},
-    store::{Claim, Settlement, VirtualQueueStore},
+    store::{Claim, Settlement, StoreError, VirtualQueueStore},
 };
 
 /// Put into a response's extensions by who calls the shop when the shop gave none: a time-out, a cut after the request
@@ -51,8 +51,17 @@ impl SingleUse {
             Ok(Claim::Spent | Claim::Expired) => return Err(Refusal::Spent),
             Ok(Claim::InUse) => return Err(Refusal::InUse),
             Err(error) => {
-                tracing::warn!(target_id = %pass.target, %error, "purchase goes on without a claim");
                 self.metrics.degraded(Operation::Gate);
+                match error {
+                    // A reply we do not understand is a fault of ours.
+                    StoreError::Broken(_) => {
+                        tracing::error!(target_id = %pass.target, %error, "purchase goes on without a claim");
+                    }
+                    // An outage is logged where it is noticed; this would say it for every purchase.
+                    StoreError::Unavailable(_) | StoreError::TimedOut => {
+                        tracing::debug!(target_id = %pass.target, %error, "purchase goes on without a claim");
+                    }
+                }
                 true
             }
         };
@@ -99,7 +108,11 @@ impl Claimed {
                     return;
                 }
             }
-            tracing::warn!(target_id = %self.pass.target, ?how, "settling failed for good: left to the lease");
+            if self.degraded {
+                tracing::debug!(target_id = %self.pass.target, ?how, "settling failed for good: there was no claim");
+            } else {
+                tracing::warn!(target_id = %self.pass.target, ?how, "settling failed for good: left to the lease");
+            }
         });
     }
 }

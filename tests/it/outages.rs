@@ -66,6 +66,10 @@ async fn redis_killed_under_load_blocks_nobody_and_queueing_resumes_by_itself() 
         let bought = server.order(42, 77_777, direct.pass().as_deref()).await;
         assert_eq!(bought.status, 201, "{bought:?}");
         assert!(bought.took < Duration::from_secs(1));
+        for user in 77_000..77_030 {
+            let direct = server.enter(DROP, user).await;
+            assert_eq!(server.order(42, user, direct.pass().as_deref()).await.status, 201);
+        }
         let ready = server.get("/health/ready").await;
         assert_eq!((ready.status, &ready.body["redis"]), (200, &"degraded".into()));
         redis.restart();

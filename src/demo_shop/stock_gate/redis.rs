@@ -3,7 +3,7 @@
 use std::{
     sync::{
         LazyLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -37,12 +37,14 @@ pub struct RedisStockGate {
     limit: Duration,
     /// On the monotonic clock.
     paused_until_ms: AtomicU64,
+    /// The last answer was none. For the log: an outage is a line when it begins and one when it ends.
+    away: AtomicBool,
 }
 
 impl RedisStockGate {
     /// A gate on the Redis of this pool, where a call takes at most `limit` (`redis.command_timeout_ms`).
     pub fn new(pool: Pool<RedisConnectionManager>, clock: StoreClock, limit: Duration) -> Self {
-        Self { pool, clock, limit, paused_until_ms: AtomicU64::new(0) }
+        Self { pool, clock, limit, paused_until_ms: AtomicU64::new(0), away: AtomicBool::new(false) }
     }
 
     fn monotonic_ms(&self) -> u64 {
@@ -58,9 +60,14 @@ impl RedisStockGate {
             call.invoke_async(&mut *connection).await.map_err(|error| GateAway(error.to_string()))
         });
         let answer = answer.await.unwrap_or_else(|_| Err(GateAway("no answer in time".to_owned())));
-        if let Err(error) = &answer {
+        if answer.is_err() {
             self.paused_until_ms.store(self.monotonic_ms() + PAUSE.as_millis() as u64, Ordering::Relaxed);
-            tracing::warn!(%error, "selling goes on with the database alone");
+        }
+        let was_away = self.away.swap(answer.is_err(), Ordering::Relaxed);
+        match &answer {
+            Err(error) if !was_away => tracing::warn!(%error, "selling goes on with the database alone"),
+            Ok(_) if was_away => tracing::info!("the stock gate answers again"),
+            Ok(_) | Err(_) => {}
         }
         answer
     }
