@@ -19,7 +19,9 @@ if not expiry or expiry <= now_s or redis.call('ZREM', passes, user) == 0 then
   return { now, 0 }
 end
 redis.call('HINCRBY', stats, 'revoked', 1)
+-- Whatever pass this person was given so far is given up, a direct one included: else leaving in the middle of a purchase
+-- would keep that one from being spent with the purchase.
 local floor = tonumber(redis.call('ZSCORE', floors, user)) or 0
-redis.call('ZADD', floors, math.max(floor, expiry), user)
+redis.call('ZADD', floors, math.max(floor, expiry, now_s + token_ttl_s), user)
 slide()
 return { now, 2 }

@@ -58,6 +58,7 @@ pub enum StartError {
 pub struct App {
     address: SocketAddr,
     lifecycle: Arc<Lifecycle>,
+    drain: Duration,
     servers: Vec<(ServerHandle, JoinHandle<io::Result<()>>)>,
     flag_loop: JoinHandle<()>,
     pumps: Addr<Directory>,
@@ -148,7 +149,8 @@ impl App {
         });
         let (address, servers) = listen(config, &state, &gate, shop.as_ref())?;
         lifecycle.serving();
-        Ok(Self { address, lifecycle, servers, flag_loop, pumps, pump_thread, service })
+        let drain = Duration::from_secs(config.server.drain_seconds);
+        Ok(Self { address, lifecycle, drain, servers, flag_loop, pumps, pump_thread, service })
     }
 
     /// Where buyers reach it.
@@ -156,8 +158,9 @@ impl App {
         self.address
     }
 
-    /// Serves until SIGTERM or SIGINT, then ends in order: not ready any more, no new connections, running requests
-    /// get `server.shutdown_grace_seconds`, then the pumps stop (others take over), then the rest.
+    /// Serves until SIGTERM or SIGINT, then ends in order: not ready any more for `server.drain_seconds` (not on SIGINT),
+    /// no new connections, running requests get `server.shutdown_grace_seconds`, then the pumps stop (others take
+    /// over), then the rest.
     ///
     /// # Errors
     /// When the signals cannot be listened for.
@@ -165,6 +168,9 @@ impl App {
         let signal = signalled().await?;
         tracing::info!(signal, "ending: running requests get their time");
         self.lifecycle.draining();
+        if signal == "SIGTERM" {
+            actix_rt::time::sleep(self.drain).await;
+        }
         let ending: Vec<_> = self.servers.iter().map(|(handle, _)| handle.stop(true)).collect();
         futures_util::future::join_all(ending).await;
         for (_, server) in self.servers {

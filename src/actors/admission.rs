@@ -27,6 +27,8 @@ pub struct AdmissionActor {
     target: QueueTarget,
     parts: PumpParts,
     health: Arc<Health>,
+    /// When the gauges were last read, on the monotonic clock.
+    gauges_read_at: Option<Duration>,
 }
 
 /// What the directory may know of an actor without asking it: one that is frozen does not answer.
@@ -66,7 +68,7 @@ impl AdmissionActor {
     /// An actor that has not ticked yet.
     pub(super) fn new(target: QueueTarget, parts: PumpParts) -> (Self, Arc<Health>) {
         let health = Arc::new(Health::new(parts.clock.monotonic()));
-        (Self { target, parts, health: health.clone() }, health)
+        (Self { target, parts, health: health.clone(), gauges_read_at: None }, health)
     }
 
     /// A tick ended: stop, or come back.
@@ -119,7 +121,13 @@ impl Handler<TickNow> for AdmissionActor {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, _: TickNow, _: &mut Self::Context) -> Self::Result {
-        let work = AssertUnwindSafe(tick(self.target, self.parts.clone())).catch_unwind();
+        let now = self.parts.clock.monotonic();
+        // Once a tick, however often the actor looks: the same numbers are read by every replica.
+        let read_gauges = self.gauges_read_at.is_none_or(|at| now.saturating_sub(at) >= self.parts.tick * 3 / 4);
+        if read_gauges {
+            self.gauges_read_at = Some(now);
+        }
+        let work = AssertUnwindSafe(tick(self.target, self.parts.clone(), read_gauges)).catch_unwind();
         AtomicResponse::new(Box::pin(work.into_actor(self).map(|outcome, actor, ctx| {
             let next = outcome.unwrap_or_else(|_| {
                 tracing::error!(target = %actor.target, "a tick panicked; the next one goes on");
@@ -129,7 +137,7 @@ impl Handler<TickNow> for AdmissionActor {
                     late: None,
                     failed: Some(TickFailure::Panic),
                 });
-                Next::In(actor.parts.tick / 4)
+                Next::In(after_failure(actor.parts.tick))
             });
             actor.after(next, ctx);
         })))
@@ -145,7 +153,7 @@ impl Handler<StopTicking> for AdmissionActor {
 }
 
 /// One look at a target.
-async fn tick(target: QueueTarget, parts: PumpParts) -> Next {
+async fn tick(target: QueueTarget, parts: PumpParts, read_gauges: bool) -> Next {
     let (next, late, failed) = match pump(target, &parts).await {
         Ok(Looked::Ended) => return Next::Ended,
         Ok(Looked::Admitted { come_back_in, late }) => (come_back_in, Some(late), None),
@@ -153,12 +161,13 @@ async fn tick(target: QueueTarget, parts: PumpParts) -> Next {
         Err(error) => {
             // An outage is logged where it is noticed; this would say it for every target and tick.
             tracing::debug!(%target, %error, "a tick failed");
-            (parts.tick / 4, None, Some(TickFailure::Error))
+            (after_failure(parts.tick), None, Some(TickFailure::Error))
         }
     };
-    let seen = match failed {
-        None => parts.store.stats(target).await.ok().map(|stats| (stats.waiting, stats.admission_rate_per_sec)),
-        Some(_) => None,
+    let seen = if read_gauges && failed.is_none() {
+        parts.store.stats(target).await.ok().map(|stats| (stats.waiting, stats.admission_rate_per_sec))
+    } else {
+        None
     };
     // Lost if the mailbox is full: the next report says the same.
     let _ = parts.reports.try_send(TickReport { target, seen, late, failed });
@@ -212,6 +221,11 @@ async fn pump(target: QueueTarget, parts: &PumpParts) -> Result<Looked, StoreErr
         Tick::NotYet(wait) => Ok(Looked::NotNow { come_back_in: early(wait) }),
         Tick::Gone => ended(target, parts).await,
     }
+}
+
+/// When to try again: spread out, so that many targets that failed together do not come back together.
+fn after_failure(tick: Duration) -> Duration {
+    tick.mul_f64(rand::random_range(0.25..0.75))
 }
 
 /// Back in time to have locked and swept when the batch is due.

@@ -174,7 +174,8 @@ impl Master {
         .await
     }
 
-    /// Does something with a connection of the pool.
+    /// Does something with a connection of the pool. It is given back at once and shared: calls on it are pipelined, so
+    /// many targets do not wait for few connections, and waiting for one says nothing about Redis.
     ///
     /// # Errors
     /// As [`Self::run_hot`].
@@ -187,14 +188,17 @@ impl Master {
         self.breaker.check()?;
         let this = self.clone();
         let task = self.runtime.spawn(async move {
-            let called = timeout(this.call_limit, async {
-                let connection = this.pool.get().await.map_err(|error| match error {
-                    bb8::RunError::User(error) => Failure::of(&error),
-                    bb8::RunError::TimedOut => Failure::TimedOut,
-                })?;
-                work(connection.clone()).await.map_err(|error| Failure::of(&error))
-            });
-            let result = called.await.unwrap_or(Err(Failure::TimedOut));
+            let connection = match this.pool.get().await {
+                Ok(connection) => connection.clone(),
+                Err(bb8::RunError::TimedOut) => return Err(Failure::TimedOut),
+                Err(bb8::RunError::User(error)) => {
+                    let failure = Failure::of(&error);
+                    this.breaker.learn(&failure);
+                    return Err(failure);
+                }
+            };
+            let called = timeout(this.call_limit, work(connection)).await;
+            let result = called.map_or(Err(Failure::TimedOut), |done| done.map_err(|error| Failure::of(&error)));
             result.inspect_err(|failure| this.breaker.learn(failure))
         });
         task.await.unwrap_or_else(|_| Err(Failure::Away("we are stopping".to_owned())))

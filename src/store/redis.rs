@@ -235,8 +235,9 @@ impl VirtualQueueStore for RedisStore {
 
     async fn register_active(&self, target: QueueTarget, limit: Option<u64>) -> Result<bool, StoreError> {
         if let Some(limit) = limit {
+            // A buyer waits for it: on the connection of people's calls.
             let args = [target.to_string(), limit.to_string()];
-            let (reply, _) = self.shared.master.run_pooled(&scripts::REGISTER, &[keys::ACTIVE], &args).await?;
+            let (reply, _) = self.shared.master.run_hot(&scripts::REGISTER, &[keys::ACTIVE], &args, 1).await?;
             if reply::registered(&reply)? {
                 return Ok(true);
             }

@@ -39,7 +39,8 @@ async fn a_management_port_takes_metrics_health_and_admin_off_the_public_one() {
 async fn sigterm_lets_running_requests_end_and_no_others_begin() {
     let redis = RedisServer::start();
     // Redis hangs: a poll takes its whole budget, and is under way when the signal comes.
-    let mut server = Server::serve(&redis, &[("VQ_REDIS__COMMAND_TIMEOUT_MS", "1500")]);
+    let mut server =
+        Server::serve(&redis, &[("VQ_REDIS__COMMAND_TIMEOUT_MS", "1500"), ("VQ_SERVER__DRAIN_SECONDS", "0")]);
     server.enter(DROP, 7).await;
     redis.stop();
     let running = server.as_user(Method::GET, &format!("/virtual-queues/{DROP}/entries/me"), 7).send();
@@ -75,4 +76,18 @@ async fn every_replica_shows_the_same_numbers() {
     assert_eq!((&unused["waitingCount"], &unused["capacity"]), (&0.into(), &100_000.into()));
     let keys: Vec<String> = redis::cmd("KEYS").arg("*TICKETING_EVENT:99*").query(&mut redis.connection()).unwrap();
     assert!(keys.is_empty(), "asking creates nothing: {keys:?}");
+}
+
+#[tokio::test]
+async fn before_the_end_readiness_turns_while_everything_is_still_served() {
+    let mut server = Server::demo(&[("VQ_SERVER__DRAIN_SECONDS", "2")]);
+    assert_eq!(server.get("/health/ready").await.status, 200);
+    server.terminate();
+    let until = Instant::now() + Duration::from_secs(1);
+    while server.get("/health/ready").await.status == 200 {
+        assert!(Instant::now() < until, "readiness turns first");
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(server.enter(DROP, 7).await.status, 200, "whoever still comes is served");
+    assert!(server.wait().success());
 }

@@ -11,6 +11,8 @@ pub struct ServerConfig {
     pub workers: usize,
     /// Seconds running requests get on SIGTERM.
     pub shutdown_grace_seconds: u64,
+    /// Seconds between SIGTERM and taking no new connections: not ready any more, and still serving.
+    pub drain_seconds: u64,
     /// A port of its own for metrics, health and admin; none: they live on `port`.
     pub management_port: Option<u16>,
 }
@@ -22,6 +24,7 @@ impl ServerConfig {
             port: section.get("port"),
             workers: section.get("workers"),
             shutdown_grace_seconds: section.get("shutdown_grace_seconds"),
+            drain_seconds: section.get("drain_seconds"),
             management_port: section.optional("management_port"),
         }
     }
@@ -32,6 +35,7 @@ impl ServerConfig {
         }
         problems.check_range("server.workers", self.workers as u64, 0..=1024);
         problems.check_range("server.shutdown_grace_seconds", self.shutdown_grace_seconds, 0..=3600);
+        problems.check_range("server.drain_seconds", self.drain_seconds, 0..=3600);
         if self.port != 0 && self.management_port == Some(self.port) {
             problems.add(
                 "server.management_port",

@@ -97,7 +97,9 @@ impl Target {
         };
         life.passes.remove(user);
         life.books.revoked += 1;
-        self.floors.set(user, self.floor(user).max(expires_at));
+        // Every pass this person was given so far, a direct one included.
+        let all_so_far = force.now_s() + force.rules.token_ttl_seconds;
+        self.floors.set(user, self.floor(user).max(expires_at).max(all_so_far));
         self.slide(force);
         Departure::GaveUpPass
     }

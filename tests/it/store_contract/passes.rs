@@ -14,6 +14,7 @@ super::behaviours! {
     giving_back_touches_no_claim_of_another_purchase,
     a_pass_that_is_over_buys_nothing,
     a_revoked_pass_buys_nothing,
+    leaving_in_the_middle_of_a_purchase_keeps_no_other_pass,
     a_direct_pass_buys_once_without_a_place_in_the_queue,
     spending_kills_every_pass_given_out_so_far,
     a_new_pass_is_newer_than_every_dead_one,
@@ -117,6 +118,17 @@ async fn a_revoked_pass_buys_nothing(stand: Stand) {
     assert_eq!(stand.leave(7).await, Departure::WasNotHere);
     assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Spent);
     assert_eq!(stand.stats().await.revoked, 1);
+}
+
+/// Found by an attack: a direct pass that ends later than the queue's survived a purchase whose buyer left meanwhile.
+async fn leaving_in_the_middle_of_a_purchase_keeps_no_other_pass(stand: Stand) {
+    let of_the_queue = admitted(&stand, 7).await;
+    stand.advance(61_000);
+    let direct = of_the_queue + 60;
+    assert_eq!(stand.claim(7, of_the_queue, "purchase").await, Claim::Granted);
+    assert_eq!(stand.leave(7).await, Departure::GaveUpPass);
+    stand.settle(7, of_the_queue, "purchase", Settlement::Spent).await;
+    assert_eq!(stand.claim(7, direct, "another").await, Claim::Spent);
 }
 
 async fn a_direct_pass_buys_once_without_a_place_in_the_queue(stand: Stand) {
