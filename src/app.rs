@@ -266,14 +266,10 @@ fn gate(
         .metrics(metrics.clone())
         .lease(Duration::from_millis(config.upstream.lease_ms()))
         .shed_beyond(config.load_shedding.max_concurrent_requests)
-        .routes(purchase_routes(config));
+        .routes(GatedRoutes::new(config.gate.routes.clone()));
+    // Where limited drops do not exist, neither does their purchase: 404, not 403.
+    let gate = if config.limited_drop.enabled { gate } else { gate.without(QueueTargetType::LimitedDrop) };
     if config.token.single_use { gate.single_use(store) } else { gate }
-}
-
-/// The routes the gate stands before. Where limited drops do not exist, neither does their purchase: 404, not 403.
-fn purchase_routes(config: &Config) -> GatedRoutes {
-    let all = GatedRoutes::default();
-    if config.limited_drop.enabled { all } else { all.without(QueueTargetType::LimitedDrop) }
 }
 
 type Listening = (SocketAddr, Vec<(ServerHandle, JoinHandle<io::Result<()>>)>);
@@ -289,14 +285,14 @@ fn listen(
     let public = bind(&server.host, server.port)?;
     let management = server.management_port.map(|port| bind(&server.host, port)).transpose()?;
     let address = public.local_addr().map_err(|cause| StartError::Listen { address: server.host.clone(), cause })?;
-    let (apart, limited_drops) = (management.is_some(), config.limited_drop.enabled);
+    let apart = management.is_some();
     let mut servers = Vec::new();
 
     let (state_here, gate, shop) = (state.clone(), gate.clone(), shop.cloned());
     let mut main = HttpServer::new(move || {
         let app = WebApp::new().app_data(state_here.clone()).configure(http::queue_routes);
         let app = if apart { app } else { app.configure(http::management_routes) };
-        let app = app.service(shop_scope(&gate, shop.as_ref(), limited_drops));
+        let app = app.service(shop_scope(&gate, shop.as_ref()));
         // `OPTIONS *` and the like have no path that a scope could take.
         http::with_middleware(app.default_service(web::to(http::not_found)))
     });
@@ -330,16 +326,12 @@ fn bind(host: &str, port: u16) -> Result<TcpListener, StartError> {
 fn shop_scope(
     gate: &EntryTokenGate,
     shop: Option<&Data<ShopService>>,
-    limited_drops: bool,
 ) -> impl actix_web::dev::HttpServiceFactory + use<> {
-    let mut scope = web::scope("");
-    if !limited_drops {
-        scope = scope.service(web::resource("/limited-drops/{id}/orders").default_service(web::to(http::not_found)));
-    }
-    match shop {
-        Some(shop) => scope = scope.app_data(shop.clone()).configure(demo_shop::configure),
-        None => scope = scope.configure(http::no_shop_routes),
-    }
+    let scope = web::scope("");
+    let scope = match shop {
+        Some(shop) => scope.app_data(shop.clone()).configure(demo_shop::configure),
+        None => scope.configure(http::no_shop_routes),
+    };
     scope.default_service(web::to(http::not_found)).wrap(gate.clone())
 }
 

@@ -121,6 +121,20 @@ fn variable_of(key: &str) -> String {
     format!("{PREFIX}{}", key.replacen('.', "__", 1).to_ascii_uppercase())
 }
 
+/// A mistake in one table of a list.
+#[derive(Debug)]
+pub(super) struct Mistake {
+    key: String,
+    what: String,
+}
+
+impl Mistake {
+    /// At this key of the table.
+    pub(super) fn new(key: &str, what: impl Into<String>) -> Self {
+        Self { key: key.to_owned(), what: what.into() }
+    }
+}
+
 /// Takes one section's settings out.
 pub(super) struct SectionReader<'a> {
     layers: &'a mut Layers,
@@ -136,6 +150,42 @@ impl SectionReader<'_> {
     /// A setting that may be left out. An empty variable leaves it out, too.
     pub(super) fn optional<T: Value>(&mut self, key: &str) -> Option<T> {
         self.read(key, true)
+    }
+
+    /// A list of tables, in a variable as a TOML array. A mistake is named with the table's place, from 0, and its own
+    /// key: `gate.routes[1].path`.
+    pub(super) fn tables<T>(
+        &mut self,
+        key: &str,
+        parse: impl Fn(&toml::Table) -> Result<T, Mistake>,
+        shown: impl Fn(&T) -> String,
+    ) -> Vec<T> {
+        let key = format!("{}.{key}", self.name);
+        let Some((raw, origin)) = self.layers.values.remove(&key) else {
+            self.layers.problems.add(&key, "has no default");
+            return Vec::new();
+        };
+        let items = raw.array().unwrap_or_else(|| {
+            self.layers.problems.add_from(&key, &origin, "must be a list of tables, [{ … }, { … }]");
+            Vec::new()
+        });
+        let mut read = Vec::new();
+        for (at, item) in items.iter().enumerate() {
+            let mistake = match item {
+                toml::Value::Table(table) => match parse(table) {
+                    Ok(value) => {
+                        read.push(value);
+                        continue;
+                    }
+                    Err(Mistake { key: inner, what }) => (format!("{key}[{at}].{inner}"), what),
+                },
+                _ => (format!("{key}[{at}]"), "must be a table, { … }".to_owned()),
+            };
+            self.layers.problems.add_from(&mistake.0, &origin, mistake.1);
+        }
+        let shown = read.iter().map(shown).collect::<Vec<_>>().join(", ");
+        self.layers.settings.push(Setting { key, shown: Some(format!("[{shown}]")), origin: Some(origin) });
+        read
     }
 
     fn read<T: Value>(&mut self, key: &str, may_be_missing: bool) -> Option<T> {

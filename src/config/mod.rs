@@ -67,6 +67,8 @@ pub struct Config {
     pub limited_drop: LimitedDropConfig,
     /// The feature flag before any rule is set.
     pub flags: FlagsConfig,
+    /// The gate before the purchase routes.
+    pub gate: GateConfig,
     /// The shop behind us.
     pub upstream: UpstreamConfig,
     /// The built-in shop.
@@ -119,6 +121,7 @@ impl Config {
         self.redis.validate(&mut problems);
         self.queue.validate(&mut problems);
         self.token.validate(&mut problems);
+        self.gate.validate(&mut problems);
         self.upstream.validate(&mut problems);
         self.demo_shop.validate(&mut problems);
         self.load_shedding.validate(&mut problems);
@@ -126,7 +129,11 @@ impl Config {
         self.log.validate(&mut problems);
         self.validate_together(&mut problems);
         problems
-            .into_result(|key| self.settings.iter().find(|seen| seen.key == key).and_then(|seen| seen.origin.clone()))
+            .into_result(|key| {
+                // Of a list as a whole where a place in it is meant: `gate.routes[1].path`.
+                let key = key.split('[').next().unwrap_or(key);
+                self.settings.iter().find(|seen| seen.key == key).and_then(|seen| seen.origin.clone())
+            })
     }
 
     /// The rules that tie one section to another.
@@ -137,6 +144,9 @@ impl Config {
                 "must be set with the Redis store, the same on every replica: at least 32 bytes, for instance from \
                  `openssl rand -base64 48`",
             );
+        }
+        if self.gate.settle_token.is_some() && !self.token.single_use {
+            problems.add("gate.settle_token", "has no use without token.single_use: there would be nothing to settle");
         }
         let (idle_ms, lease_ms) = (self.queue.idle_ttl_seconds.saturating_mul(1000), self.upstream.lease_ms());
         let pass_ms = self.token.ttl_seconds.saturating_mul(1000).saturating_add(lease_ms);
@@ -167,6 +177,7 @@ impl Config {
             token: TokenConfig::read(&mut layers.section("token")),
             limited_drop: LimitedDropConfig::read(&mut layers.section("limited_drop")),
             flags: FlagsConfig::read(&mut layers.section("flags")),
+            gate: GateConfig::read(&mut layers.section("gate")),
             upstream: UpstreamConfig::read(&mut layers.section("upstream")),
             demo_shop: DemoShopConfig::read(&mut layers.section("demo_shop")),
             load_shedding: LoadSheddingConfig::read(&mut layers.section("load_shedding")),

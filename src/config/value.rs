@@ -25,6 +25,20 @@ impl Raw {
         }
     }
 
+    /// The items of a TOML array, which a variable may hold as well.
+    pub(super) fn array(&self) -> Option<Vec<toml::Value>> {
+        match self {
+            Self::Toml(value) => value.as_array().cloned(),
+            Self::Text(text) => {
+                let mut table = format!("list = {text}").parse::<toml::Table>().ok()?;
+                match table.remove("list") {
+                    Some(toml::Value::Array(items)) if table.is_empty() => Some(items),
+                    _ => None,
+                }
+            }
+        }
+    }
+
     /// An empty variable.
     pub(super) fn is_empty_text(&self) -> bool {
         matches!(self, Self::Text(text) if text.is_empty())
@@ -132,20 +146,11 @@ impl<T: Value> Value for Vec<T> {
 
     fn parse(raw: &Raw) -> Result<Self, String> {
         let items: Option<Vec<Raw>> = match raw {
-            Raw::Toml(value) => value.as_array().map(|items| items.iter().cloned().map(Raw::Toml).collect()),
-            Raw::Text(text) if text.trim_start().starts_with('[') => {
-                let table = format!("list = {text}").parse::<toml::Table>().ok();
-                table.and_then(|mut table| match table.remove("list") {
-                    Some(toml::Value::Array(items)) if table.is_empty() => {
-                        Some(items.into_iter().map(Raw::Toml).collect())
-                    }
-                    _ => None,
-                })
-            }
-            Raw::Text(text) => {
+            Raw::Text(text) if !text.trim_start().starts_with('[') => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 Some(items.map(|item| Raw::Text(item.to_owned())).collect())
             }
+            _ => raw.array().map(|items| items.into_iter().map(Raw::Toml).collect()),
         };
         let items = items.ok_or_else(|| "a list, [\"one\", \"two\"]".to_owned())?;
         items.iter().map(|item| T::parse(item).map_err(|allowed| format!("a list, each item {allowed}"))).collect()

@@ -1,14 +1,16 @@
 //! The words of a waiting room, and the arithmetic that needs nothing but them.
 //!
-//! Here: targets, people, places, passes, books. Not here: time (see [`crate::clock`]), signatures
+//! Here: targets, people, places, passes, purchase routes, books. Not here: time (see [`crate::clock`]), signatures
 //! (see [`crate::token`]), anything that waits or fails.
 
+mod gated_route;
 mod id;
 mod position;
 mod stats;
 mod status;
 mod target;
 
+pub use gated_route::{GatedRoute, InvalidPattern, RouteSegment};
 pub use id::{InvalidId, MAX_ID, UserId, parse_canonical_id};
 pub use position::{Pacing, QueuePosition};
 pub use stats::{QueueStats, WAIT_UNIT_MS, WaitHistogram};

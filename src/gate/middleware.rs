@@ -22,16 +22,17 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::{
     body::{self, BODY_LIMIT},
+    decision::Decision,
     purchase::{MAX_RETRYING, NoAnswerFromShop, SingleUse, settlement_of},
     refusal::Refusal,
     request,
-    routes::{GatedRoutes, RouteMatch},
+    routes::GatedRoutes,
     shedding::{LoadShedding, UnderWay},
 };
 use crate::{
     clock::StoreClock,
-    domain::{PassClaims, QueueTarget, UserId},
-    flags::{FeatureFlagEvaluator, Reach},
+    domain::{PassClaims, QueueTargetType},
+    flags::FeatureFlagEvaluator,
     metrics::Metrics,
     problem::Problem,
     store::VirtualQueueStore,
@@ -53,17 +54,18 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Requests that are no purchases pass through untouched, so it may stand before anything.
 #[derive(Clone)]
 pub struct EntryTokenGate {
-    guard: Arc<dyn EntryTokenGuard>,
-    flags: Arc<dyn FeatureFlagEvaluator>,
-    clock: StoreClock,
-    routes: Arc<GatedRoutes>,
-    metrics: Arc<Metrics>,
-    cookie: bool,
-    store: Option<Arc<dyn VirtualQueueStore>>,
-    lease: Duration,
-    retry_pause: Duration,
+    pub(super) guard: Arc<dyn EntryTokenGuard>,
+    pub(super) flags: Arc<dyn FeatureFlagEvaluator>,
+    pub(super) clock: StoreClock,
+    pub(super) routes: Arc<GatedRoutes>,
+    pub(super) closed: Vec<QueueTargetType>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) cookie: bool,
+    pub(super) store: Option<Arc<dyn VirtualQueueStore>>,
+    pub(super) lease: Duration,
+    pub(super) retry_pause: Duration,
     body_limit: Duration,
-    retrying: Arc<Semaphore>,
+    pub(super) retrying: Arc<Semaphore>,
     shedding: Option<LoadShedding>,
 }
 
@@ -75,6 +77,7 @@ impl EntryTokenGate {
             flags,
             clock,
             routes: Arc::new(GatedRoutes::default()),
+            closed: Vec::new(),
             metrics: Arc::new(Metrics::new()),
             cookie: false,
             store: None,
@@ -126,48 +129,18 @@ impl EntryTokenGate {
         self
     }
 
+    /// There are no targets of this kind: their purchases are 404 under any spelling, whatever the flag says.
+    #[must_use]
+    pub fn without(mut self, kind: QueueTargetType) -> Self {
+        self.closed.push(kind);
+        self
+    }
+
     /// Other purchase routes than the PRD's two.
     #[must_use]
     pub fn routes(mut self, routes: GatedRoutes) -> Self {
         self.routes = Arc::new(routes);
         self
-    }
-
-    /// What happens to a request. The flag comes first: where it is off, nothing else is looked at.
-    fn decide(&self, req: &ServiceRequest) -> Decision {
-        let user = || request::user_id(req.headers());
-        match self.routes.classify(req.method().as_str(), req.uri().path()) {
-            RouteMatch::NotGated => Decision::Untouched,
-            RouteMatch::OddSpelling(targets) => self.odd(&targets, user, Refusal::OddPath),
-            RouteMatch::UnknownId(targets) => self.odd(&targets, user, Refusal::UnknownId),
-            RouteMatch::Gated(target) => match self.flags.reach(target) {
-                Reach::Nobody => Decision::Untouched,
-                Reach::SomePeople | Reach::Everybody => match user() {
-                    Err(refusal) => Decision::Refused(refusal),
-                    Ok(user) if !self.flags.is_enabled(target, user) => Decision::Untouched,
-                    Ok(user) => self.verify(req, target, user),
-                },
-            },
-        }
-    }
-
-    /// Another spelling is refused if the flag is on for any of the targets it might mean.
-    fn odd(&self, targets: &[QueueTarget], user: impl Fn() -> Result<UserId, Refusal>, refusal: Refusal) -> Decision {
-        let is_on = |target: &QueueTarget| match self.flags.reach(*target) {
-            Reach::Nobody => false,
-            Reach::SomePeople => user().map_or(true, |user| self.flags.is_enabled(*target, user)),
-            Reach::Everybody => true,
-        };
-        if targets.iter().any(is_on) { Decision::Refused(refusal) } else { Decision::Untouched }
-    }
-
-    fn verify(&self, req: &ServiceRequest, target: QueueTarget, user: UserId) -> Decision {
-        let verified = request::pass(req.headers(), target, self.cookie)
-            .and_then(|raw| self.guard.verify(target, user, &raw, self.clock.now_seconds()).map_err(Refusal::BadPass));
-        match verified {
-            Ok(pass) => Decision::Verified(pass),
-            Err(refusal) => Decision::Refused(refusal),
-        }
     }
 
     /// Room for one more purchase call; `None`: there is none.
@@ -178,7 +151,7 @@ impl EntryTokenGate {
         }
     }
 
-    fn single_use_of_passes(&self) -> Option<SingleUse> {
+    pub(super) fn single_use_of_passes(&self) -> Option<SingleUse> {
         self.store.clone().map(|store| SingleUse {
             store,
             metrics: self.metrics.clone(),
@@ -188,18 +161,11 @@ impl EntryTokenGate {
         })
     }
 
-    fn count(&self, refusal: Refusal) {
+    pub(super) fn count(&self, refusal: Refusal) {
         if let Some(reason) = refusal.bypass_reason() {
             self.metrics.bypass_attempt(reason);
         }
     }
-}
-
-enum Decision {
-    /// On to the shop as it came.
-    Untouched,
-    Refused(Refusal),
-    Verified(PassClaims),
 }
 
 impl<S, B> Transform<S, ServiceRequest> for EntryTokenGate
@@ -240,7 +206,7 @@ where
     forward_ready!(shop);
 
     fn call(&self, mut req: ServiceRequest) -> Self::Future {
-        let pass = match self.gate.decide(&req) {
+        let pass = match self.gate.decide(req.method().as_str(), req.uri().path(), req.headers()) {
             Decision::Untouched => {
                 let call = self.shop.call(req);
                 return Box::pin(async move { call.await.map(ServiceResponse::map_into_left_body) });

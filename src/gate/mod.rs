@@ -32,8 +32,10 @@
 //! ```
 
 mod body;
+mod decision;
 #[cfg(test)]
 mod fake_store;
+mod forward;
 mod ids;
 mod middleware;
 mod purchase;
@@ -43,11 +45,13 @@ mod request;
 mod routes;
 mod shedding;
 
+pub use forward::{Claim, Passage, Verdict};
 pub use middleware::{EntryTokenGate, EntryTokenGateMiddleware};
 pub use purchase::NoAnswerFromShop;
 pub use request::{ENTRY_TOKEN_HEADER, USER_ID_HEADER, pass_cookie_name};
-pub use routes::{GatedRoute, GatedRoutes, InvalidPattern, RouteMatch};
+pub use routes::{GatedRoutes, RouteMatch};
 
+pub use crate::domain::{GatedRoute, InvalidPattern};
 use crate::{
     domain::{QueueTarget, UserId},
     flags::{FeatureFlagEvaluator, Reach},

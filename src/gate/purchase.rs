@@ -36,7 +36,7 @@ pub(super) const MAX_RETRYING: usize = 10_000;
 pub(super) struct Claimed {
     with: SingleUse,
     pass: PassClaims,
-    nonce: String,
+    pub(super) nonce: String,
     /// The store did not say that it is ours.
     pub(super) degraded: bool,
 }

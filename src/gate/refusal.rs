@@ -17,6 +17,8 @@ pub(super) enum Refusal {
     OddPath,
     /// An id that is none.
     UnknownId,
+    /// A kind of target that there is none of.
+    Closed,
     /// The pass has bought, was given up, or is over on the store's time.
     Spent,
     /// Another purchase with this pass is under way.
@@ -33,12 +35,12 @@ impl Refusal {
             Self::NoPass => Some(BypassReason::NoPass),
             Self::BadPass(refusal) => Some(BypassReason::Refused(refusal)),
             Self::OddPath | Self::UnknownId => Some(BypassReason::OddPath),
-            Self::Spent | Self::InUse | Self::Overloaded => None,
+            Self::Closed | Self::Spent | Self::InUse | Self::Overloaded => None,
         }
     }
 
     /// What the client is told.
-    const fn problem(self) -> Problem {
+    pub(super) const fn problem(self) -> Problem {
         match self {
             Self::NoUser | Self::NoPass | Self::BadPass(_) | Self::OddPath | Self::Spent => Problem::new(
                 StatusCode::FORBIDDEN,
@@ -46,7 +48,7 @@ impl Refusal {
                 "No valid pass",
                 "this purchase needs a valid entry pass from the virtual queue",
             ),
-            Self::UnknownId => Problem::new(
+            Self::UnknownId | Self::Closed => Problem::new(
                 StatusCode::NOT_FOUND,
                 "UNKNOWN_TARGET",
                 "Unknown target",
@@ -91,6 +93,7 @@ mod tests {
             (Refusal::BadPass(OtherUser), 403, "QUEUE_BYPASS_DENIED", Some("other_user")),
             (Refusal::OddPath, 403, "QUEUE_BYPASS_DENIED", Some("odd_path")),
             (Refusal::UnknownId, 404, "UNKNOWN_TARGET", Some("odd_path")),
+            (Refusal::Closed, 404, "UNKNOWN_TARGET", None),
             (Refusal::Spent, 403, "QUEUE_BYPASS_DENIED", None),
             (Refusal::InUse, 409, "PASS_IN_USE", None),
             (Refusal::Overloaded, 503, "OVERLOADED", None),

@@ -7,7 +7,7 @@ use super::{
     ids::plausible_ids,
     readings::{decoded, folded, for_each_reading},
 };
-use crate::domain::{QueueTarget, QueueTargetType, parse_canonical_id};
+use crate::domain::{GatedRoute, QueueTarget, RouteSegment, parse_canonical_id};
 
 /// Bytes of the longest path that is read in every way.
 const LONGEST_READ: usize = 512;
@@ -25,50 +25,17 @@ pub enum RouteMatch {
     UnknownId(Vec<QueueTarget>),
 }
 
-/// One purchase route: `POST /limited-drops/{dropId}/orders`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GatedRoute {
-    method: String,
-    segments: Vec<Segment>,
-    kind: QueueTargetType,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Segment {
-    Literal(String),
-    Id,
-}
-
-/// Why a text is no pattern of a purchase route.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a purchase route is written like /events/{{id}}/seats/select: lower-case words and exactly one {{id}}")]
-pub struct InvalidPattern;
-
 impl GatedRoute {
-    /// A route from its method, its pattern with exactly one `{parameter}` for the id, and the kind the id is of.
-    ///
-    /// # Errors
-    /// [`InvalidPattern`] unless the pattern has one parameter, at least one word, and only canonical words.
-    pub fn new(method: &str, pattern: &str, kind: QueueTargetType) -> Result<Self, InvalidPattern> {
-        let segments = pattern.strip_prefix('/').ok_or(InvalidPattern)?.split('/').map(Segment::parse);
-        let segments = segments.collect::<Option<Vec<_>>>().ok_or(InvalidPattern)?;
-        let ids = segments.iter().filter(|segment| **segment == Segment::Id).count();
-        if ids != 1 || segments.len() < 2 || method.is_empty() {
-            return Err(InvalidPattern);
-        }
-        Ok(Self { method: method.to_ascii_uppercase(), segments, kind })
-    }
-
     /// The id of a path in this route's canonical spelling, the id itself aside.
     fn canonical_id<'a>(&self, raw_path: &'a str) -> Option<&'a str> {
         let mut path = raw_path.strip_prefix('/')?.split('/');
         let mut id = None;
-        for segment in &self.segments {
+        for segment in self.segments() {
             let there = path.next()?;
             match segment {
-                Segment::Id => id = Some(there),
-                Segment::Literal(word) if word == there => {}
-                Segment::Literal(_) => return None,
+                RouteSegment::Id => id = Some(there),
+                RouteSegment::Literal(word) if word == there => {}
+                RouteSegment::Literal(_) => return None,
             }
         }
         if path.next().is_some() { None } else { id }
@@ -76,15 +43,15 @@ impl GatedRoute {
 
     /// The id of a reading that a lenient router would send to this route.
     fn lenient_id<'a>(&self, reading: &[&'a str]) -> Option<&'a str> {
-        if reading.len() != self.segments.len() {
+        if reading.len() != self.segments().len() {
             return None;
         }
         let mut id = None;
-        for (at, (segment, there)) in self.segments.iter().zip(reading).enumerate() {
+        for (at, (segment, there)) in self.segments().iter().zip(reading).enumerate() {
             match segment {
-                Segment::Id => id = Some(*there),
-                Segment::Literal(word) => {
-                    let is_last = at + 1 == self.segments.len();
+                RouteSegment::Id => id = Some(*there),
+                RouteSegment::Literal(word) => {
+                    let is_last = at + 1 == self.segments().len();
                     if !is_word(word, &folded(there), is_last) {
                         return None;
                     }
@@ -95,15 +62,15 @@ impl GatedRoute {
     }
 
     fn targets(&self, ids: Vec<u64>) -> impl Iterator<Item = QueueTarget> {
-        let kind = self.kind;
+        let kind = self.kind();
         ids.into_iter().map(move |id| QueueTarget::new(kind, id).expect("plausible ids are in range"))
     }
 
     /// Cheap: whether any reading of a path with this folded text can be this route.
     fn is_conceivable(&self, folded_path: &str) -> bool {
-        self.segments.iter().all(|segment| match segment {
-            Segment::Literal(word) => folded_path.contains(word.as_str()),
-            Segment::Id => true,
+        self.segments().iter().all(|segment| match segment {
+            RouteSegment::Literal(word) => folded_path.contains(word.as_str()),
+            RouteSegment::Id => true,
         })
     }
 }
@@ -116,17 +83,6 @@ fn is_word(word: &str, there: &str, suffix_allowed: bool) -> bool {
     }
 }
 
-impl Segment {
-    fn parse(text: &str) -> Option<Self> {
-        if let Some(name) = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
-            return (!name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
-                .then_some(Self::Id);
-        }
-        let is_word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
-        (!text.is_empty() && text.bytes().all(is_word)).then(|| Self::Literal(text.to_owned()))
-    }
-}
-
 /// The purchase routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatedRoutes(Vec<GatedRoute>);
@@ -134,11 +90,7 @@ pub struct GatedRoutes(Vec<GatedRoute>);
 impl Default for GatedRoutes {
     /// The PRD's two: orders of limited drops, seat selection of events.
     fn default() -> Self {
-        let routes = [
-            GatedRoute::new("POST", "/limited-drops/{dropId}/orders", QueueTargetType::LimitedDrop),
-            GatedRoute::new("POST", "/events/{id}/seats/select", QueueTargetType::TicketingEvent),
-        ];
-        Self(routes.into_iter().map(|route| route.expect("the two patterns are well formed")).collect())
+        Self(GatedRoute::of_the_prd())
     }
 }
 
@@ -148,23 +100,16 @@ impl GatedRoutes {
         Self(routes)
     }
 
-    /// These without the ones of a kind.
-    #[must_use]
-    pub fn without(mut self, kind: QueueTargetType) -> Self {
-        self.0.retain(|route| route.kind != kind);
-        self
-    }
-
     /// What a request is: `raw_path` is the path as it came, neither decoded nor normalised, without the query.
     pub fn classify(&self, method: &str, raw_path: &str) -> RouteMatch {
-        for route in self.0.iter().filter(|route| route.method == method) {
+        for route in self.0.iter().filter(|route| route.method() == method) {
             if let Some(Ok(id)) = route.canonical_id(raw_path).map(parse_canonical_id) {
-                let target = QueueTarget::new(route.kind, id).expect("a canonical id is in range");
+                let target = QueueTarget::new(route.kind(), id).expect("a canonical id is in range");
                 return RouteMatch::Gated(target);
             }
         }
         let mut routes: Vec<&GatedRoute> =
-            self.0.iter().filter(|route| route.method.eq_ignore_ascii_case(method)).collect();
+            self.0.iter().filter(|route| route.method().eq_ignore_ascii_case(method)).collect();
         if routes.is_empty() {
             return RouteMatch::NotGated;
         }

@@ -3,6 +3,7 @@
 mod admin;
 mod demo_shop;
 mod flags;
+mod gate;
 mod limited_drop;
 mod load_shedding;
 mod log;
@@ -16,6 +17,7 @@ mod upstream;
 pub use admin::AdminConfig;
 pub use demo_shop::DemoShopConfig;
 pub use flags::FlagsConfig;
+pub use gate::GateConfig;
 pub use limited_drop::LimitedDropConfig;
 pub use load_shedding::LoadSheddingConfig;
 pub use log::{LogConfig, LogFormat};

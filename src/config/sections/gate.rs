@@ -1,0 +1,79 @@
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::{
+    config::{
+        error::Problems,
+        layers::{Mistake, SectionReader},
+    },
+    domain::{GatedRoute, QueueTargetType},
+};
+
+/// The fewest bytes the settle token may have.
+const MIN_TOKEN_BYTES: usize = 16;
+
+/// What buys: a method that only looks has no purchase behind it, and `HEAD` and `OPTIONS` would be ways round.
+const METHODS: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];
+
+/// What the keys of a route are.
+const KEYS: [&str; 3] = ["method", "path", "target"];
+
+/// The gate before the purchase routes.
+#[derive(Debug, Clone)]
+pub struct GateConfig {
+    /// The purchase routes; at least one.
+    pub routes: Vec<GatedRoute>,
+    /// Opens `POST /gate/settle` to the shop. None: there is none, and forward auth spends a pass by asking.
+    pub settle_token: Option<SecretString>,
+}
+
+impl GateConfig {
+    pub(in crate::config) fn read(section: &mut SectionReader<'_>) -> Self {
+        Self {
+            routes: section.tables("routes", read_route, |route| {
+                format!("{} {} {}", route.method(), route.pattern(), route.kind().slug())
+            }),
+            settle_token: section.optional("settle_token"),
+        }
+    }
+
+    pub(in crate::config) fn validate(&self, problems: &mut Problems) {
+        if self.routes.is_empty() {
+            problems.add("gate.routes", "must name at least one purchase route: nothing would be guarded");
+        }
+        for (at, route) in self.routes.iter().enumerate() {
+            if let Some(first) = self.routes[..at].iter().position(|other| other.is_same_place(route)) {
+                problems.add(&format!("gate.routes[{at}].path"), format!("is the same place as gate.routes[{first}]"));
+            }
+        }
+        let Some(token) = self.settle_token.as_ref().map(ExposeSecret::expose_secret) else { return };
+        if token.len() < MIN_TOKEN_BYTES {
+            let bytes = token.len();
+            problems.add("gate.settle_token", format!("must have at least {MIN_TOKEN_BYTES} bytes, this one has {bytes}"));
+        }
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            problems.add("gate.settle_token", "must be visible ASCII without spaces: it travels in a header");
+        }
+    }
+}
+
+fn read_route(table: &toml::Table) -> Result<GatedRoute, Mistake> {
+    if let Some(odd) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        return Err(Mistake::new(odd, format!("is not a setting: the keys of a route are {}", KEYS.join(", "))));
+    }
+    let text = |key: &'static str| {
+        let text = table.get(key).ok_or_else(|| Mistake::new(key, "must be set"))?;
+        text.as_str().ok_or_else(|| Mistake::new(key, "must be a text, in quotes"))
+    };
+    let method = text("method")?;
+    if !METHODS.contains(&method) {
+        return Err(Mistake::new("method", format!("must be {}, not {method:?}", METHODS.join(" or "))));
+    }
+    let kinds = QueueTargetType::ALL;
+    let target = text("target")?;
+    let Some(kind) = kinds.into_iter().find(|kind| kind.slug() == target) else {
+        let known = kinds.map(|kind| format!("{:?}", kind.slug())).join(" or ");
+        return Err(Mistake::new("target", format!("must be {known}, not {target:?}")));
+    };
+    let path = text("path")?;
+    GatedRoute::new(method, path, kind).map_err(|invalid| Mistake::new("path", format!("{invalid}, not {path:?}")))
+}

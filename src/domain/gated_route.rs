@@ -1,0 +1,88 @@
+//! What a purchase route is: `POST /limited-drops/{dropId}/orders`. Which requests are one, under whatever spelling, is
+//! the gate's to say.
+
+use super::target::QueueTargetType;
+
+/// One purchase route: `POST /limited-drops/{dropId}/orders`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatedRoute {
+    method: String,
+    pattern: String,
+    segments: Vec<RouteSegment>,
+    kind: QueueTargetType,
+}
+
+/// A part of a [`GatedRoute`]'s path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RouteSegment {
+    /// A lower-case word.
+    Literal(String),
+    /// Where the id stands.
+    Id,
+}
+
+/// Why a text is no pattern of a purchase route.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a purchase route is written like /events/{{id}}/seats/select: lower-case words and exactly one {{id}}")]
+pub struct InvalidPattern;
+
+impl GatedRoute {
+    /// A route from its method, its pattern with exactly one `{parameter}` for the id, and the kind the id is of.
+    ///
+    /// # Errors
+    /// [`InvalidPattern`] unless the pattern has one parameter, at least one word, and only canonical words.
+    pub fn new(method: &str, pattern: &str, kind: QueueTargetType) -> Result<Self, InvalidPattern> {
+        let segments = pattern.strip_prefix('/').ok_or(InvalidPattern)?.split('/').map(RouteSegment::parse);
+        let segments = segments.collect::<Option<Vec<_>>>().ok_or(InvalidPattern)?;
+        let ids = segments.iter().filter(|segment| **segment == RouteSegment::Id).count();
+        if ids != 1 || segments.len() < 2 || method.is_empty() {
+            return Err(InvalidPattern);
+        }
+        Ok(Self { method: method.to_ascii_uppercase(), pattern: pattern.to_owned(), segments, kind })
+    }
+
+    /// The PRD's two: orders of limited drops, seat selection of events.
+    pub fn of_the_prd() -> Vec<Self> {
+        let routes = [
+            Self::new("POST", "/limited-drops/{dropId}/orders", QueueTargetType::LimitedDrop),
+            Self::new("POST", "/events/{id}/seats/select", QueueTargetType::TicketingEvent),
+        ];
+        routes.into_iter().map(|route| route.expect("the two patterns are well formed")).collect()
+    }
+
+    /// The method, in capitals.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// The pattern, as it was written.
+    pub fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    /// The parts of the path, one of them the id.
+    pub fn segments(&self) -> &[RouteSegment] {
+        &self.segments
+    }
+
+    /// What the id is an id of.
+    pub fn kind(&self) -> QueueTargetType {
+        self.kind
+    }
+
+    /// Whether both take the same requests: names of parameters make no difference.
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        self.method == other.method && self.segments == other.segments
+    }
+}
+
+impl RouteSegment {
+    fn parse(text: &str) -> Option<Self> {
+        if let Some(name) = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
+            return (!name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
+                .then_some(Self::Id);
+        }
+        let is_word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
+        (!text.is_empty() && text.bytes().all(is_word)).then(|| Self::Literal(text.to_owned()))
+    }
+}

@@ -1,0 +1,288 @@
+//! Forward auth: a proxy asks before it calls the shop (DESIGN 1). The decision is the middleware's. What differs is the
+//! pass: nobody here sees how the shop answers (`docs/adr/0010-forward-auth-and-single-use.md`).
+
+use std::{fmt, str::FromStr};
+
+use actix_web::http::{StatusCode, header::HeaderMap};
+
+use super::{decision::Decision, middleware::EntryTokenGate, refusal::Refusal};
+use crate::{
+    domain::{PassClaims, QueueTarget, UserId},
+    problem::Problem,
+    store::{Settlement, StoreError},
+};
+
+/// Digits of the latest expiry that is read: some three thousand years from now.
+const MAX_EXPIRY_DIGITS: usize = 11;
+
+/// Hexadecimal digits of a claim's nonce.
+const NONCE_DIGITS: usize = 32;
+
+/// What a proxy is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// No purchase, or none that needs a pass: on to the shop as it came.
+    Free,
+    /// A purchase with a good pass.
+    Granted(Passage),
+    /// Not to the shop. Always 403: proxies take other statuses for a fault; the code tells which refusal it is.
+    Denied(Problem),
+}
+
+/// One purchase that may go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passage {
+    /// Who buys.
+    pub user: UserId,
+    /// What.
+    pub target: QueueTarget,
+    /// What the shop settles with, where it does.
+    pub claim: Option<Claim>,
+    /// The store did not answer: the pass may have bought before.
+    pub degraded: bool,
+}
+
+/// A pass taken for one purchase, as the shop names it when it settles: `1790000000-` and 32 hexadecimal digits.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// When the pass ends, seconds since the epoch.
+    expires_at: u64,
+    nonce: String,
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.expires_at, self.nonce)
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Claim({}-***)", self.expires_at)
+    }
+}
+
+/// Why a text is no claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a claim")]
+pub struct NoClaim;
+
+impl FromStr for Claim {
+    type Err = NoClaim;
+
+    fn from_str(text: &str) -> Result<Self, NoClaim> {
+        let (expires_at, nonce) = text.split_once('-').ok_or(NoClaim)?;
+        let canonical = !expires_at.starts_with('0') && expires_at.bytes().all(|digit| digit.is_ascii_digit());
+        if !canonical || expires_at.len() > MAX_EXPIRY_DIGITS {
+            return Err(NoClaim);
+        }
+        if nonce.len() != NONCE_DIGITS || !nonce.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+            return Err(NoClaim);
+        }
+        Ok(Self { expires_at: expires_at.parse().map_err(|_| NoClaim)?, nonce: nonce.to_owned() })
+    }
+}
+
+impl EntryTokenGate {
+    /// The verdict on a request that a proxy asks about: `raw_path` as the buyer sent it, without the query.
+    ///
+    /// Where passes are used once and the shop does not settle, a granted pass is spent before this returns. Where it
+    /// does, the pass is held until the lease ends or [`Self::settle`] says how the purchase went. Load shedding has no
+    /// say: no call to the shop is held here.
+    pub async fn judge(&self, method: &str, raw_path: &str, headers: &HeaderMap, shop_settles: bool) -> Verdict {
+        let pass = match self.decide(method, raw_path, headers) {
+            Decision::Untouched => return Verdict::Free,
+            Decision::Refused(refusal) => {
+                self.count(refusal);
+                return denied(refusal);
+            }
+            Decision::Verified(pass) => pass,
+        };
+        let PassClaims { user, target, expires_at } = pass;
+        let mut passage = Passage { user, target, claim: None, degraded: false };
+        if let Some(single_use) = self.single_use_of_passes() {
+            let claimed = match single_use.claim(pass).await {
+                Ok(claimed) => claimed,
+                Err(refusal) => return denied(refusal),
+            };
+            passage.degraded = claimed.degraded;
+            if shop_settles {
+                passage.claim = Some(Claim { expires_at, nonce: claimed.nonce });
+            } else {
+                claimed.settle(Settlement::Spent).await;
+            }
+        }
+        Verdict::Granted(passage)
+    }
+
+    /// Ends a purchase that [`Self::judge`] let through. May be repeated. Spending also works after the lease has ended;
+    /// giving back then changes nothing. Without single use there is nothing to settle.
+    ///
+    /// # Errors
+    /// [`StoreError`]: the store did not answer; ask again.
+    pub async fn settle(
+        &self,
+        target: QueueTarget,
+        user: UserId,
+        claim: &Claim,
+        how: Settlement,
+    ) -> Result<(), StoreError> {
+        match &self.store {
+            Some(store) => store.settle(target, user, claim.expires_at, &claim.nonce, how).await.map(|_| ()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn denied(refusal: Refusal) -> Verdict {
+    Verdict::Denied(Problem { status: StatusCode::FORBIDDEN, ..refusal.problem() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use actix_web::http::header::{HeaderName, HeaderValue};
+
+    use super::*;
+    use crate::{
+        clock::{FakeClock, StoreClock},
+        domain::QueueTargetType,
+        gate::{AlwaysOn, fake_store::FakeStore},
+        metrics::Metrics,
+        store::StoreError,
+        token::{EntryTokenIssuer, Keyring},
+    };
+
+    const NOW: u64 = 1_790_000_000;
+    const ORDERS: &str = "/limited-drops/42/orders";
+
+    struct Doors {
+        gate: EntryTokenGate,
+        store: Arc<FakeStore>,
+        metrics: Arc<Metrics>,
+        headers: HeaderMap,
+    }
+
+    /// A gate, and the headers of 7 with a good pass for drop 42.
+    fn doors() -> Doors {
+        let (keys, store, metrics) =
+            (Arc::new(Keyring::random()), Arc::new(FakeStore::default()), Arc::new(Metrics::new()));
+        let target = QueueTarget::new(QueueTargetType::LimitedDrop, 42).unwrap();
+        let pass = keys.mint(target, UserId::try_from(7).unwrap(), NOW + 300);
+        let mut headers = HeaderMap::new();
+        headers.insert(HeaderName::from_static("x-user-id"), HeaderValue::from_static("7"));
+        headers.insert(HeaderName::from_static("x-entry-token"), pass.raw().parse().unwrap());
+        let gate = EntryTokenGate::new(keys, Arc::new(AlwaysOn), StoreClock::new(FakeClock::at(NOW * 1000)))
+            .single_use(store.clone())
+            .metrics(metrics.clone())
+            .shed_beyond(1);
+        Doors { gate, store, metrics, headers }
+    }
+
+    impl Doors {
+        async fn ask(&self, shop_settles: bool) -> Verdict {
+            self.gate.judge("POST", ORDERS, &self.headers, shop_settles).await
+        }
+    }
+
+    #[track_caller]
+    fn passage(verdict: Verdict) -> Passage {
+        match verdict {
+            Verdict::Granted(passage) => passage,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn code(verdict: Verdict) -> &'static str {
+        match verdict {
+            Verdict::Denied(problem) => {
+                assert_eq!(problem.status, 403);
+                problem.code
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[actix_web::test]
+    async fn where_the_shop_does_not_settle_asking_spends_the_pass() {
+        let doors = doors();
+        let granted = passage(doors.ask(false).await);
+        assert_eq!((granted.user.get(), granted.target.id(), granted.degraded), (7, 42, false));
+        assert_eq!(granted.claim, None);
+        assert_eq!(doors.store.settled(), [Settlement::Spent]);
+        assert_eq!(code(doors.ask(false).await), "QUEUE_BYPASS_DENIED");
+        assert!(!doors.metrics.render().contains("virtual_queue_bypass_attempts_total{"), "that is no bypass");
+    }
+
+    #[actix_web::test]
+    async fn where_the_shop_settles_the_pass_is_held_until_it_does() {
+        let doors = doors();
+        let granted = passage(doors.ask(true).await);
+        assert_eq!(code(doors.ask(true).await), "PASS_IN_USE");
+        let claim = granted.claim.expect("to settle with").to_string().parse::<Claim>().expect("reads back");
+        doors.gate.settle(granted.target, granted.user, &claim, Settlement::GivenBack).await.unwrap();
+        let again = passage(doors.ask(true).await).claim.expect("to settle with");
+        assert_ne!(again, claim);
+        doors.gate.settle(granted.target, granted.user, &again, Settlement::Spent).await.unwrap();
+        assert_eq!(code(doors.ask(true).await), "QUEUE_BYPASS_DENIED");
+    }
+
+    #[actix_web::test]
+    async fn a_store_that_is_away_stops_nobody_and_is_told_afterwards() {
+        let mut doors = doors();
+        doors.gate.retry_pause = Duration::from_millis(1);
+        doors.store.state.lock().unwrap().claim_answers.push_back(Err(StoreError::TimedOut));
+        assert!(passage(doors.ask(false).await).degraded);
+        while doors.store.settled().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(doors.store.settled(), [Settlement::Spent]);
+    }
+
+    #[actix_web::test]
+    async fn refusals_are_counted_as_the_gates() {
+        let mut doors = doors();
+        assert_eq!(doors.gate.judge("GET", ORDERS, &doors.headers, false).await, Verdict::Free);
+        assert_eq!(code(doors.gate.judge("POST", "//limited-drops/42/orders", &doors.headers, false).await), "QUEUE_BYPASS_DENIED");
+        assert_eq!(code(doors.gate.judge("POST", "/limited-drops/042/orders", &doors.headers, false).await), "UNKNOWN_TARGET");
+        doors.headers.remove("x-entry-token");
+        assert_eq!(code(doors.ask(false).await), "QUEUE_BYPASS_DENIED");
+        let text = doors.metrics.render();
+        assert!(text.contains(r#"virtual_queue_bypass_attempts_total{reason="odd_path"} 2"#), "{text}");
+        assert!(text.contains(r#"virtual_queue_bypass_attempts_total{reason="no_pass"} 1"#), "{text}");
+    }
+
+    #[actix_web::test]
+    async fn of_a_kind_that_does_not_exist_nothing_is_sold_under_any_spelling() {
+        let doors = doors();
+        let closed = doors.gate.clone().without(QueueTargetType::LimitedDrop);
+        for path in [ORDERS, "//limited-drops/42/orders", "/limited-drops/042/orders"] {
+            assert_eq!(code(closed.judge("POST", path, &doors.headers, false).await), "UNKNOWN_TARGET", "{path}");
+        }
+        assert_eq!(closed.judge("GET", ORDERS, &doors.headers, false).await, Verdict::Free);
+        assert!(!doors.metrics.render().contains("virtual_queue_bypass_attempts_total{"));
+    }
+
+    #[test]
+    fn a_claim_has_one_spelling() {
+        let good = format!("1790000300-{}", "0a".repeat(16));
+        assert_eq!(good.parse::<Claim>().unwrap().to_string(), good);
+        assert!(!format!("{:?}", good.parse::<Claim>().unwrap()).contains("0a0a"));
+        let nonce = "0a".repeat(16);
+        for bad in [
+            String::new(),
+            "1790000300".to_owned(),
+            format!("-{nonce}"),
+            format!("+1-{nonce}"),
+            format!("01-{nonce}"),
+            format!("999999999999-{nonce}"),
+            format!("1790000300-{nonce}0"),
+            format!("1790000300-{}", "0A".repeat(16)),
+            format!("1790000300-{} ", "0".repeat(31)),
+        ] {
+            assert_eq!(bad.parse::<Claim>(), Err(NoClaim), "{bad}");
+        }
+    }
+}
