@@ -141,6 +141,7 @@ impl App {
         let options = HttpOptions::from_config(config);
         let state = Data::new(HttpState {
             service: service.clone(),
+            gate: gate.clone(),
             flags,
             metrics,
             clock,
@@ -290,7 +291,10 @@ fn listen(
 
     let (state_here, gate, shop) = (state.clone(), gate.clone(), shop.cloned());
     let mut main = HttpServer::new(move || {
-        let app = WebApp::new().app_data(state_here.clone()).configure(http::queue_routes);
+        let app = WebApp::new()
+            .app_data(state_here.clone())
+            .configure(http::queue_routes)
+            .configure(http::forward_auth_routes);
         let app = if apart { app } else { app.configure(http::management_routes) };
         let app = app.service(shop_scope(&gate, shop.as_ref()));
         // `OPTIONS *` and the like have no path that a scope could take.

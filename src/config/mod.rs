@@ -128,12 +128,11 @@ impl Config {
         self.admin.validate(&mut problems);
         self.log.validate(&mut problems);
         self.validate_together(&mut problems);
-        problems
-            .into_result(|key| {
-                // Of a list as a whole where a place in it is meant: `gate.routes[1].path`.
-                let key = key.split('[').next().unwrap_or(key);
-                self.settings.iter().find(|seen| seen.key == key).and_then(|seen| seen.origin.clone())
-            })
+        problems.into_result(|key| {
+            // Of a list as a whole where a place in it is meant: `gate.routes[1].path`.
+            let key = key.split('[').next().unwrap_or(key);
+            self.settings.iter().find(|seen| seen.key == key).and_then(|seen| seen.origin.clone())
+        })
     }
 
     /// The rules that tie one section to another.

@@ -3,12 +3,7 @@
 
 use actix_web::http::header::HeaderMap;
 
-use super::{
-    middleware::EntryTokenGate,
-    refusal::Refusal,
-    request,
-    routes::RouteMatch,
-};
+use super::{middleware::EntryTokenGate, refusal::Refusal, request, routes::RouteMatch};
 use crate::{
     domain::{PassClaims, QueueTarget, UserId},
     flags::Reach,

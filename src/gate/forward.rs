@@ -245,8 +245,14 @@ mod tests {
     async fn refusals_are_counted_as_the_gates() {
         let mut doors = doors();
         assert_eq!(doors.gate.judge("GET", ORDERS, &doors.headers, false).await, Verdict::Free);
-        assert_eq!(code(doors.gate.judge("POST", "//limited-drops/42/orders", &doors.headers, false).await), "QUEUE_BYPASS_DENIED");
-        assert_eq!(code(doors.gate.judge("POST", "/limited-drops/042/orders", &doors.headers, false).await), "UNKNOWN_TARGET");
+        assert_eq!(
+            code(doors.gate.judge("POST", "//limited-drops/42/orders", &doors.headers, false).await),
+            "QUEUE_BYPASS_DENIED"
+        );
+        assert_eq!(
+            code(doors.gate.judge("POST", "/limited-drops/042/orders", &doors.headers, false).await),
+            "UNKNOWN_TARGET"
+        );
         doors.headers.remove("x-entry-token");
         assert_eq!(code(doors.ask(false).await), "QUEUE_BYPASS_DENIED");
         let text = doors.metrics.render();

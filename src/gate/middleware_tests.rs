@@ -19,7 +19,8 @@ use tokio::{
 use super::*;
 use crate::{
     clock::FakeClock,
-    domain::{QueueTargetType, UserId},
+    domain::{QueueTarget, QueueTargetType, UserId},
+    flags::Reach,
     gate::{AlwaysOn, fake_store::FakeStore},
     store::{Claim, Settlement, StoreError},
     token::{EntryTokenIssuer, Keyring},

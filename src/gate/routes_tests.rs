@@ -1,4 +1,5 @@
 use super::*;
+use crate::domain::{InvalidPattern, QueueTargetType};
 
 fn target(kind: QueueTargetType, id: u64) -> QueueTarget {
     QueueTarget::new(kind, id).unwrap()

@@ -6,13 +6,10 @@ use actix_web::{
     FromRequest, HttpRequest, HttpResponse,
     dev::Payload,
     guard::GuardContext,
-    http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderValue},
+    http::header::{CACHE_CONTROL, HeaderValue},
     web,
 };
-use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 use utoipa::IntoParams;
 
 use super::{
@@ -40,26 +37,6 @@ const DEFAULT_AUDIT_PAGE: usize = 100;
 /// The most changes shown at a time.
 const MAX_AUDIT_PAGE: usize = 1000;
 
-/// What an admin token is compared with: its hash, so that comparing takes the same time whatever is presented.
-pub struct AdminKey([u8; 32]);
-
-impl AdminKey {
-    /// For this token.
-    pub fn new(token: &SecretString) -> Self {
-        Self(Sha256::digest(token.expose_secret().as_bytes()).into())
-    }
-
-    fn opens(&self, presented: &[u8]) -> bool {
-        Sha256::digest(presented)[..].ct_eq(&self.0).into()
-    }
-}
-
-impl std::fmt::Debug for AdminKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("AdminKey(***)")
-    }
-}
-
 /// Whether there is an admin API at all: without a token its routes are as if they were not there.
 pub(super) fn exists(context: &GuardContext<'_>) -> bool {
     context.app_data::<web::Data<HttpState>>().is_some_and(|state| state.options.admin.is_some())
@@ -79,13 +56,8 @@ impl FromRequest for Admin {
 
 fn carries_token(request: &HttpRequest) -> bool {
     let state = request.app_data::<web::Data<HttpState>>();
-    let Some(key) = state.and_then(|state| state.options.admin.as_ref()) else { return false };
-    let mut values = request.headers().get_all(AUTHORIZATION);
-    let (Some(value), None) = (values.next(), values.next()) else { return false };
-    match value.as_bytes().split_at_checked(b"Bearer ".len()) {
-        Some((scheme, token)) => scheme.eq_ignore_ascii_case(b"Bearer ") && key.opens(token),
-        None => false,
-    }
+    let key = state.and_then(|state| state.options.admin.as_ref());
+    key.is_some_and(|key| key.is_carried_by(request.headers()))
 }
 
 /// Who changes the flag. Asked only of who carries the token.

@@ -58,7 +58,7 @@ pub enum ApiError {
     RequestTimeout,
     /// Something else about the request is malformed.
     BadRequest,
-    /// No, or another, admin token.
+    /// No, or another, token than this call needs.
     Unauthorized,
     /// The operator's name is malformed or doubled.
     InvalidOperator,
@@ -145,8 +145,8 @@ impl ApiError {
             Self::Unauthorized => Problem::new(
                 StatusCode::UNAUTHORIZED,
                 "UNAUTHORIZED",
-                "No valid admin token",
-                "a valid admin token is needed, as Authorization: Bearer",
+                "No valid token",
+                "the token for this call is needed, as Authorization: Bearer",
             ),
             Self::InvalidOperator => Problem::new(
                 StatusCode::BAD_REQUEST,

@@ -5,6 +5,7 @@
 //! ([`crate::app`]).
 
 mod admin;
+mod bearer;
 mod entry;
 mod error;
 mod extract;
@@ -17,11 +18,12 @@ mod routes;
 mod state;
 #[cfg(test)]
 mod tests;
+mod verify;
 
-pub use admin::AdminKey;
+pub use bearer::BearerKey;
 pub use error::ApiError;
 pub use middleware::with_middleware;
 pub use openapi::openapi_json;
 pub use purchase::no_shop_routes;
-pub use routes::{RouteTemplate, management_routes, not_found, queue_routes};
+pub use routes::{RouteTemplate, forward_auth_routes, management_routes, not_found, queue_routes};
 pub use state::{HttpOptions, HttpState, Lifecycle};

@@ -16,7 +16,7 @@ use utoipa::{
     },
 };
 
-use super::{admin, health, purchase, queue};
+use super::{admin, health, purchase, queue, verify};
 
 /// The OpenAPI description of every route, as JSON.
 pub fn openapi_json() -> String {
@@ -40,6 +40,15 @@ pub(super) async fn serve() -> HttpResponse {
 pub(super) enum TargetType {
     LimitedDrop,
     TicketingEvent,
+}
+
+/// What a purchase did with its pass.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "names the values of a field for the documentation")]
+pub(super) enum Outcome {
+    Spent,
+    GivenBack,
 }
 
 /// The target in a path.
@@ -145,6 +154,22 @@ pub(super) struct AuditEntryBody {
     why: String,
 }
 
+/// How a purchase ended.
+#[derive(ToSchema)]
+#[schema(as = Settlement, rename_all = "camelCase")]
+#[expect(dead_code, reason = "names the fields of a settlement for the documentation")]
+pub(super) struct SettlementBody {
+    /// As `X-Virtual-Queue-Target` gave it, `LIMITED_DROP:42`, or `limited-drop/42`.
+    target: String,
+    /// Who bought, as `X-Virtual-Queue-User` gave it.
+    #[schema(pattern = "^[1-9][0-9]{0,18}$")]
+    user_id: String,
+    /// As `X-Virtual-Queue-Claim` gave it.
+    claim: String,
+    /// `spent`: the pass has bought. `given_back`: it works again.
+    outcome: Outcome,
+}
+
 /// An error (RFC 9457).
 #[derive(ToSchema)]
 #[schema(as = Problem)]
@@ -167,13 +192,14 @@ pub(super) struct ProblemBody {
     info(title = "Virtual Queue", description = "A waiting room: fixed numbers, exact batches, signed passes."),
     paths(
         queue::enter, queue::poll, queue::leave, queue::stats, purchase::order, purchase::select_seats, purchase::buy_tickets, serve, health::live, health::ready, health::metrics,
-        admin::flag, admin::put_flag, admin::audit,
+        admin::flag, admin::put_flag, admin::audit, verify::verify, verify::settle,
     ),
-    components(schemas(ProblemBody, TargetType)),
-    modifiers(&EveryErrorIsAProblem, &AdminToken),
+    components(schemas(ProblemBody, TargetType, Outcome)),
+    modifiers(&EveryErrorIsAProblem, &Tokens),
     tags(
         (name = "queue", description = "For buyers and their apps."),
         (name = "purchase", description = "The shop, behind the gate."),
+        (name = "gate", description = "For proxies before the shop, and for the shop; buyers never call it."),
         (name = "management", description = "For operators and their machines."),
         (name = "admin", description = "For operators; there only with `admin.token`."),
     )
@@ -207,13 +233,14 @@ impl Modify for EveryErrorIsAProblem {
     }
 }
 
-/// How an operator proves to be one.
-struct AdminToken;
+/// How operators, and the shop, prove who they are.
+struct Tokens;
 
-impl Modify for AdminToken {
+impl Modify for Tokens {
     fn modify(&self, api: &mut openapi::OpenApi) {
         let components = api.components.get_or_insert_default();
-        let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-        components.add_security_scheme("adminToken", bearer);
+        for name in ["adminToken", "settleToken"] {
+            components.add_security_scheme(name, SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+        }
     }
 }

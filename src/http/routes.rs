@@ -2,7 +2,7 @@
 
 use actix_web::{HttpRequest, HttpResponse, Resource, Route, guard, web};
 
-use super::{admin, error::ApiError, health, openapi, queue};
+use super::{admin, error::ApiError, health, openapi, queue, verify};
 
 /// A path with its parameters as names, and the methods it takes. Carried by each resource as application data, so
 /// that metrics, spans and `Allow` find it without looking anything up or building a string.
@@ -32,10 +32,29 @@ pub(super) static ORDERS: RouteTemplate = RouteTemplate { path: "/limited-drops/
 pub(super) static SEATS: RouteTemplate = RouteTemplate { path: "/events/{id}/seats/select", allow: "POST" };
 pub(super) static TICKETS: RouteTemplate = RouteTemplate { path: "/events/{id}/tickets", allow: "POST" };
 
+pub(super) static VERIFY: RouteTemplate = RouteTemplate { path: "/gate/verify", allow: "GET, HEAD" };
+/// Takes every method: it is the original one. Not described for machines: only Envoy calls it.
+static VERIFY_PATH: RouteTemplate = RouteTemplate { path: "/gate/verify{path:.*}", allow: "" };
+pub(super) static SETTLE: RouteTemplate = RouteTemplate { path: "/gate/settle", allow: "POST" };
+
 /// Every route, for the tests that hold the description and the methods to them.
 #[cfg(test)]
-pub(super) static ALL: [&RouteTemplate; 12] =
-    [&ENTRIES, &ENTRY, &STATS, &OPENAPI, &METRICS, &LIVE, &READY, &FLAG, &FLAG_AUDIT, &ORDERS, &SEATS, &TICKETS];
+pub(super) static ALL: [&RouteTemplate; 14] = [
+    &ENTRIES,
+    &ENTRY,
+    &STATS,
+    &OPENAPI,
+    &METRICS,
+    &LIVE,
+    &READY,
+    &FLAG,
+    &FLAG_AUDIT,
+    &ORDERS,
+    &SEATS,
+    &TICKETS,
+    &VERIFY,
+    &SETTLE,
+];
 
 /// What buyers and their apps call, and its description.
 pub fn queue_routes(cfg: &mut web::ServiceConfig) {
@@ -43,6 +62,13 @@ pub fn queue_routes(cfg: &mut web::ServiceConfig) {
         .service(at(&ENTRY).route(read().to(queue::poll)).route(web::delete().to(queue::leave)))
         .service(at(&STATS).route(read().to(queue::stats)))
         .service(at(&OPENAPI).route(read().to(openapi::serve)));
+}
+
+/// What a proxy before the shop, and the shop, call. Without `gate.settle_token` there is nothing to settle.
+pub fn forward_auth_routes(cfg: &mut web::ServiceConfig) {
+    cfg.service(at(&VERIFY).route(read().to(verify::verify)))
+        .service(web::resource(VERIFY_PATH.path).app_data(&VERIFY_PATH).to(verify::verify_path))
+        .service(at(&SETTLE).guard(guard::fn_guard(verify::shop_settles)).route(web::post().to(verify::settle)));
 }
 
 /// What operators and their machines call; on `server.management_port` if that is set, else beside the queue.

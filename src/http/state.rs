@@ -5,14 +5,18 @@ use std::sync::{
     atomic::{AtomicU8, Ordering},
 };
 
-use crate::{clock::StoreClock, config::Config, flags::FeatureFlags, metrics::Metrics, service::VirtualQueueService};
-
-use super::admin::AdminKey;
+use super::bearer::BearerKey;
+use crate::{
+    clock::StoreClock, config::Config, flags::FeatureFlags, gate::EntryTokenGate, metrics::Metrics,
+    service::VirtualQueueService,
+};
 
 /// What the handlers share: one a process, behind `web::Data`.
 pub struct HttpState {
     /// Enter, status, leave, stats.
     pub service: Arc<VirtualQueueService>,
+    /// Decides for proxies as it does for the purchase routes.
+    pub gate: EntryTokenGate,
     /// The rule in force, for the operator's API.
     pub flags: Arc<FeatureFlags>,
     /// Where answers are counted.
@@ -33,7 +37,9 @@ pub struct HttpOptions {
     /// The pass also travels in a cookie (`token.cookie`).
     pub cookie: bool,
     /// None: the admin API does not exist (`admin.token`).
-    pub admin: Option<AdminKey>,
+    pub admin: Option<BearerKey>,
+    /// None: shops do not settle (`gate.settle_token`).
+    pub settle: Option<BearerKey>,
 }
 
 impl HttpOptions {
@@ -42,7 +48,8 @@ impl HttpOptions {
         Self {
             limited_drops: config.limited_drop.enabled,
             cookie: config.token.cookie,
-            admin: config.admin.token.as_ref().map(AdminKey::new),
+            admin: config.admin.token.as_ref().map(BearerKey::new),
+            settle: config.gate.settle_token.as_ref().map(BearerKey::new),
         }
     }
 }

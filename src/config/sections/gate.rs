@@ -48,7 +48,8 @@ impl GateConfig {
         let Some(token) = self.settle_token.as_ref().map(ExposeSecret::expose_secret) else { return };
         if token.len() < MIN_TOKEN_BYTES {
             let bytes = token.len();
-            problems.add("gate.settle_token", format!("must have at least {MIN_TOKEN_BYTES} bytes, this one has {bytes}"));
+            problems
+                .add("gate.settle_token", format!("must have at least {MIN_TOKEN_BYTES} bytes, this one has {bytes}"));
         }
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             problems.add("gate.settle_token", "must be visible ASCII without spaces: it travels in a header");

@@ -24,6 +24,7 @@ use crate::{
     clock::{FakeClock, StoreClock},
     config::Config,
     flags::{AUDIT_KEPT, EmbeddedFlagSource, FeatureFlags},
+    gate::EntryTokenGate,
     metrics::Metrics,
     service::{ServiceParts, VirtualQueueService},
     store::{QueueRules, embedded::EmbeddedStore},
@@ -49,21 +50,26 @@ fn unused_service(clock: &StoreClock, flags: &Arc<FeatureFlags>) -> Arc<VirtualQ
 }
 
 fn plain() -> HttpOptions {
-    HttpOptions { limited_drops: true, cookie: false, admin: None }
+    HttpOptions { limited_drops: true, cookie: false, admin: None, settle: None }
 }
 
+/// Everything that a token opens is there.
 fn with_admin() -> HttpOptions {
-    HttpOptions { admin: Some(AdminKey::new(&ADMIN_TOKEN.into())), ..plain() }
+    let key = || Some(BearerKey::new(&ADMIN_TOKEN.into()));
+    HttpOptions { admin: key(), settle: key(), ..plain() }
 }
 
 fn state(options: HttpOptions) -> web::Data<HttpState> {
     let clock = StoreClock::new(FakeClock::at(1_790_000_000_000));
     let source = Arc::new(EmbeddedFlagSource::new(clock.clone(), AUDIT_KEPT));
     let flags = Arc::new(FeatureFlags::new(source, true));
+    let metrics = Arc::new(Metrics::new());
+    let gate = EntryTokenGate::new(Arc::new(Keyring::random()), flags.clone(), clock.clone()).metrics(metrics.clone());
     web::Data::new(HttpState {
         service: unused_service(&clock, &flags),
+        gate,
         flags,
-        metrics: Arc::new(Metrics::new()),
+        metrics,
         clock,
         lifecycle: Arc::new(Lifecycle::new()),
         options,
@@ -121,6 +127,7 @@ async fn send_to(state: &web::Data<HttpState>, request: TestRequest) -> Got {
     let app = App::new()
         .app_data(state.clone())
         .configure(queue_routes)
+        .configure(forward_auth_routes)
         .configure(management_routes)
         .configure(no_shop_routes)
         .default_service(web::to(not_found));
