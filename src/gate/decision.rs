@@ -1,7 +1,7 @@
 //! The one decision about a request, whoever asks: the middleware, or a proxy by forward auth. Whatever happens to the
 //! request and the pass afterwards is theirs.
 
-use actix_web::http::header::HeaderMap;
+use actix_web::http::{Method, Uri, header::HeaderMap};
 
 use super::{middleware::EntryTokenGate, refusal::Refusal, request, routes::RouteMatch};
 use crate::{
@@ -19,9 +19,9 @@ pub(super) enum Decision {
 
 impl EntryTokenGate {
     /// What happens to a request. The flag comes first: where it is off, nothing else is looked at.
-    pub(super) fn decide(&self, method: &str, raw_path: &str, headers: &HeaderMap) -> Decision {
+    pub(super) fn decide(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Decision {
         let user = || request::user_id(headers);
-        match self.routes.classify(method, raw_path) {
+        match self.routes.classify(method.as_str(), uri.path()) {
             RouteMatch::NotGated => Decision::Untouched,
             RouteMatch::OddSpelling(targets) => self.odd(&targets, user, Refusal::OddPath),
             RouteMatch::UnknownId(targets) => self.odd(&targets, user, Refusal::UnknownId),

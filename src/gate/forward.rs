@@ -3,7 +3,7 @@
 
 use std::{fmt, str::FromStr};
 
-use actix_web::http::{StatusCode, header::HeaderMap};
+use actix_web::http::{Method, StatusCode, Uri, header::HeaderMap};
 
 use super::{decision::Decision, middleware::EntryTokenGate, refusal::Refusal};
 use crate::{
@@ -84,13 +84,13 @@ impl FromStr for Claim {
 }
 
 impl EntryTokenGate {
-    /// The verdict on a request that a proxy asks about: `raw_path` as the buyer sent it, without the query.
+    /// The verdict on a request that a proxy asks about: method, path and headers as the buyer sent them.
     ///
     /// Where passes are used once and the shop does not settle, a granted pass is spent before this returns. Where it
     /// does, the pass is held until the lease ends or [`Self::settle`] says how the purchase went. Load shedding has no
     /// say: no call to the shop is held here.
-    pub async fn judge(&self, method: &str, raw_path: &str, headers: &HeaderMap, shop_settles: bool) -> Verdict {
-        let pass = match self.decide(method, raw_path, headers) {
+    pub async fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap, shop_settles: bool) -> Verdict {
+        let pass = match self.decide(method, uri, headers) {
             Decision::Untouched => return Verdict::Free,
             Decision::Refused(refusal) => {
                 self.count(refusal);
@@ -182,7 +182,12 @@ mod tests {
 
     impl Doors {
         async fn ask(&self, shop_settles: bool) -> Verdict {
-            self.gate.judge("POST", ORDERS, &self.headers, shop_settles).await
+            let uri = Uri::from_static(ORDERS);
+            self.gate.judge(&Method::POST, &uri, &self.headers, shop_settles).await
+        }
+
+        async fn ask_about(&self, method: Method, path: &'static str) -> Verdict {
+            self.gate.judge(&method, &Uri::from_static(path), &self.headers, false).await
         }
     }
 
@@ -244,15 +249,9 @@ mod tests {
     #[actix_web::test]
     async fn refusals_are_counted_as_the_gates() {
         let mut doors = doors();
-        assert_eq!(doors.gate.judge("GET", ORDERS, &doors.headers, false).await, Verdict::Free);
-        assert_eq!(
-            code(doors.gate.judge("POST", "//limited-drops/42/orders", &doors.headers, false).await),
-            "QUEUE_BYPASS_DENIED"
-        );
-        assert_eq!(
-            code(doors.gate.judge("POST", "/limited-drops/042/orders", &doors.headers, false).await),
-            "UNKNOWN_TARGET"
-        );
+        assert_eq!(doors.ask_about(Method::GET, ORDERS).await, Verdict::Free);
+        assert_eq!(code(doors.ask_about(Method::POST, "//limited-drops/42/orders").await), "QUEUE_BYPASS_DENIED");
+        assert_eq!(code(doors.ask_about(Method::POST, "/limited-drops/042/orders").await), "UNKNOWN_TARGET");
         doors.headers.remove("x-entry-token");
         assert_eq!(code(doors.ask(false).await), "QUEUE_BYPASS_DENIED");
         let text = doors.metrics.render();
@@ -262,12 +261,12 @@ mod tests {
 
     #[actix_web::test]
     async fn of_a_kind_that_does_not_exist_nothing_is_sold_under_any_spelling() {
-        let doors = doors();
-        let closed = doors.gate.clone().without(QueueTargetType::LimitedDrop);
+        let mut doors = doors();
+        doors.gate = doors.gate.without(QueueTargetType::LimitedDrop);
         for path in [ORDERS, "//limited-drops/42/orders", "/limited-drops/042/orders"] {
-            assert_eq!(code(closed.judge("POST", path, &doors.headers, false).await), "UNKNOWN_TARGET", "{path}");
+            assert_eq!(code(doors.ask_about(Method::POST, path).await), "UNKNOWN_TARGET", "{path}");
         }
-        assert_eq!(closed.judge("GET", ORDERS, &doors.headers, false).await, Verdict::Free);
+        assert_eq!(doors.ask_about(Method::GET, ORDERS).await, Verdict::Free);
         assert!(!doors.metrics.render().contains("virtual_queue_bypass_attempts_total{"));
     }
 

@@ -206,7 +206,7 @@ where
     forward_ready!(shop);
 
     fn call(&self, mut req: ServiceRequest) -> Self::Future {
-        let pass = match self.gate.decide(req.method().as_str(), req.uri().path(), req.headers()) {
+        let pass = match self.gate.decide(req.method(), req.uri(), req.headers()) {
             Decision::Untouched => {
                 let call = self.shop.call(req);
                 return Box::pin(async move { call.await.map(ServiceResponse::map_into_left_body) });

@@ -3,12 +3,15 @@
 //! Here: which request a proxy asks about, and the verdict as proxies understand it. Not here: the verdict itself, that
 //! is [`crate::gate`]'s.
 
-use std::borrow::Cow;
+use std::fmt::Write;
 
 use actix_web::{
     HttpRequest, HttpResponse,
     guard::GuardContext,
-    http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue},
+    http::{
+        Method, StatusCode, Uri,
+        header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue},
+    },
     web,
 };
 use serde::Deserialize;
@@ -66,19 +69,19 @@ pub(super) async fn verify(state: web::Data<HttpState>, request: HttpRequest) ->
 pub(super) async fn verify_path(state: web::Data<HttpState>, request: HttpRequest) -> HttpResponse {
     // As it came: actix decodes what it hands over as a parameter.
     let tail = request.uri().path_and_query().and_then(|all| all.as_str().strip_prefix(VERIFY.path));
-    let here = tail.ok_or(Unclear).and_then(|target| Original::new(request.method().as_str(), target.as_bytes()));
+    let here =
+        tail.ok_or(Unclear).and_then(|target| Original::new(request.method().as_str().as_bytes(), target.as_bytes()));
     match here.and_then(|here| Original::of_headers(request.headers(), Some(here))) {
         Ok(original) => answer(&state, &original, request.headers()).await,
         Err(Unclear) => denied(unclear()),
     }
 }
 
-/// The request a proxy asks about.
+/// The request a proxy asks about, as the buyer sent it.
 #[derive(Debug, PartialEq, Eq)]
 struct Original {
-    method: String,
-    /// As the buyer sent it, without the query.
-    path: String,
+    method: Method,
+    uri: Uri,
 }
 
 /// Nobody can say which request is meant.
@@ -86,13 +89,14 @@ struct Original {
 struct Unclear;
 
 impl Original {
-    fn new(method: &str, target: &[u8]) -> Result<Self, Unclear> {
-        let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-        // A path, or the one request that has none. Proxies turn `http://host/path` into `/path` themselves.
-        if method.is_empty() || !(path.starts_with(b"/") || path == b"*") {
+    fn new(method: &[u8], target: &[u8]) -> Result<Self, Unclear> {
+        // A path, or the one target that has none. Proxies turn `http://host/path` into `/path` themselves.
+        if !(target.starts_with(b"/") || target == b"*") {
             return Err(Unclear);
         }
-        Ok(Self { method: method.to_owned(), path: ascii(path).into_owned() })
+        let method = Method::from_bytes(method).map_err(|_| Unclear)?;
+        let uri = Uri::try_from(printable(target)).map_err(|_| Unclear)?;
+        Ok(Self { method, uri })
     }
 
     /// What the headers say, all of them that say something; `also` is what the request itself says. A buyer can send
@@ -102,7 +106,7 @@ impl Original {
         for (method, target) in &ORIGINALS {
             let said = match (only(headers, method)?, only(headers, target)?) {
                 (None, None) => continue,
-                (Some(method), Some(target)) => Self::new(method.to_str().map_err(|_| Unclear)?, target.as_bytes())?,
+                (Some(method), Some(target)) => Self::new(method.as_bytes(), target.as_bytes())?,
                 (Some(_), None) | (None, Some(_)) => return Err(Unclear),
             };
             match &found {
@@ -120,18 +124,22 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a Head
     if values.next().is_some() { Err(Unclear) } else { Ok(first) }
 }
 
-/// Bytes that are no ASCII in their encoding, as which a shop takes them.
-fn ascii(path: &[u8]) -> Cow<'_, str> {
-    if path.is_ascii() {
-        return String::from_utf8_lossy(path);
+/// With the encoding of each byte that has no place in a target, as which a shop reads it: some proxies pass them on.
+fn printable(target: &[u8]) -> String {
+    let mut text = String::with_capacity(target.len());
+    for byte in target {
+        match byte {
+            b'"' | b'#' | b'<' | b'>' | b'`' => write!(text, "%{byte:02X}").expect("a string takes everything"),
+            b if b.is_ascii_graphic() => text.push(char::from(*b)),
+            b => write!(text, "%{b:02X}").expect("a string takes everything"),
+        }
     }
-    let encode = |byte: &u8| if byte.is_ascii() { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
-    Cow::Owned(path.iter().map(encode).collect())
+    text
 }
 
 async fn answer(state: &HttpState, original: &Original, headers: &HeaderMap) -> HttpResponse {
     let shop_settles = state.options.settle.is_some();
-    let passage = match state.gate.judge(&original.method, &original.path, headers, shop_settles).await {
+    let passage = match state.gate.judge(&original.method, &original.uri, headers, shop_settles).await {
         Verdict::Denied(problem) => return denied(problem),
         Verdict::Free => None,
         Verdict::Granted(passage) => Some(passage),
@@ -160,7 +168,7 @@ fn denied(problem: Problem) -> HttpResponse {
 
 fn unclear() -> Problem {
     Problem::new(
-        actix_web::http::StatusCode::FORBIDDEN,
+        StatusCode::FORBIDDEN,
         "UNCLEAR_REQUEST",
         "Unclear which request is meant",
         "the original method and path are missing, doubled or contradict each other",
@@ -241,22 +249,25 @@ mod tests {
         for (name, value) in lines {
             headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_bytes(value).unwrap());
         }
-        let also = also.map(|(method, target)| Original::new(method, target.as_bytes())).transpose()?;
+        let also = also.map(|(method, target)| Original::new(method.as_bytes(), target.as_bytes())).transpose()?;
         Original::of_headers(&headers, also)
     }
 
-    fn is(method: &str, path: &str) -> Result<Original, Unclear> {
-        Ok(Original { method: method.to_owned(), path: path.to_owned() })
+    fn is(method: &str, target: &str) -> Result<Original, Unclear> {
+        Ok(Original { method: method.parse().unwrap(), uri: target.parse().unwrap() })
     }
 
     #[test]
     fn every_proxy_names_the_original_in_its_own_way() {
         let nginx: &[Line] = &[("x-original-method", b"POST"), ("x-original-uri", b"/a//b%2Fc?d=/e")];
-        let traefik: &[Line] = &[("x-forwarded-method", b"POST"), ("x-forwarded-uri", b"/a//b%2Fc?other")];
-        assert_eq!(original(nginx, None), is("POST", "/a//b%2Fc"));
-        assert_eq!(original(traefik, None), is("POST", "/a//b%2Fc"));
-        assert_eq!(original(&[], Some(("POST", "/a//b%2Fc?d"))), is("POST", "/a//b%2Fc"));
-        assert_eq!(original(&[nginx, traefik].concat(), Some(("POST", "/a//b%2Fc"))), is("POST", "/a//b%2Fc"));
+        let traefik: &[Line] = &[("x-forwarded-method", b"POST"), ("x-forwarded-uri", b"/a//b%2Fc?d=/e")];
+        assert_eq!(original(nginx, None), is("POST", "/a//b%2Fc?d=/e"));
+        assert_eq!(original(traefik, None), is("POST", "/a//b%2Fc?d=/e"));
+        assert_eq!(original(&[], Some(("POST", "/a//b%2Fc?d=/e"))), is("POST", "/a//b%2Fc?d=/e"));
+        assert_eq!(
+            original(&[nginx, traefik].concat(), Some(("POST", "/a//b%2Fc?d=/e"))),
+            is("POST", "/a//b%2Fc?d=/e")
+        );
         assert_eq!(original(&[("x-original-method", b"OPTIONS"), ("x-original-uri", b"*")], None), is("OPTIONS", "*"));
     }
 
@@ -287,11 +298,17 @@ mod tests {
     }
 
     #[test]
-    fn bytes_beyond_ascii_are_read_as_their_encoding() {
-        let raw: &[u8] = b"/x\xc0\xaf\xea\xb9\x80/%EA";
-        assert_eq!(
-            original(&[("x-original-method", b"GET"), ("x-original-uri", raw)], None),
-            is("GET", "/x%C0%AF%EA%B9%80/%EA")
-        );
+    fn bytes_that_have_no_place_in_a_target_are_read_as_their_encoding() {
+        for (raw, read) in [
+            (&b"/x\xc0\xaf\xea\xb9\x80/%EA"[..], "/x%C0%AF%EA%B9%80/%EA"),
+            (b"/a b\tc", "/a%20b%09c"),
+            (b"/a#b?c", "/a%23b?c"),
+            (b"/\"<>`", "/%22%3C%3E%60"),
+            (b"//a\\b^c|d{e}[f]?", "//a\\b^c|d{e}[f]?"),
+        ] {
+            assert_eq!(printable(raw), read);
+            let found = Original::new(b"GET", raw).expect("clear");
+            assert_eq!(found.uri.to_string(), read);
+        }
     }
 }
