@@ -3,9 +3,12 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and tells what it measured")]
 
 mod bad_input;
+mod forward_auth;
 mod invariants;
 mod layers;
 mod life;
+mod load_shedding;
+mod nginx;
 mod outages;
 mod purchases;
 mod queueing;

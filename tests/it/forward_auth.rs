@@ -1,0 +1,283 @@
+//! Forward auth as each proxy asks, and settling as a shop does.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::{
+    invariants,
+    redis_server::RedisServer,
+    server::{DROP, Reply, Server},
+};
+
+const FAST: &[(&str, &str)] = &[("VQ_QUEUE__TICK_MS", "500"), ("VQ_QUEUE__BATCH_SIZE", "2000")];
+const SETTLE_TOKEN: &str = "the-shops-own-token";
+const SETTLE: (&str, &str) = ("VQ_GATE__SETTLE_TOKEN", SETTLE_TOKEN);
+const ORDERS: &str = "/limited-drops/42/orders";
+
+/// The ways of the proxies: nginx, Traefik, Envoy.
+#[derive(Debug, Clone, Copy)]
+enum Proxy {
+    Nginx,
+    Traefik,
+    Envoy,
+}
+
+const PROXIES: [Proxy; 3] = [Proxy::Nginx, Proxy::Traefik, Proxy::Envoy];
+
+/// A question about a request with this method and target.
+fn question(server: &Server, proxy: Proxy, method: &str, target: &str) -> RequestBuilder {
+    let ask = || server.request(Method::GET, "/gate/verify");
+    match proxy {
+        Proxy::Nginx => ask().header("X-Original-Method", method).header("X-Original-URI", target),
+        Proxy::Traefik => {
+            let ask = ask().header("X-Forwarded-Method", method).header("X-Forwarded-Uri", target);
+            ask.header("X-Forwarded-Host", "shop.example").header("X-Forwarded-Proto", "https")
+        }
+        Proxy::Envoy => server.request(method.parse().unwrap(), &format!("/gate/verify{target}")),
+    }
+}
+
+/// A question about a purchase by this person.
+async fn ask(server: &Server, proxy: Proxy, user: u64, pass: Option<&str>) -> Reply {
+    let mut question = question(server, proxy, "POST", ORDERS).header("X-User-Id", user.to_string());
+    if let Some(pass) = pass {
+        question = question.header("X-Entry-Token", pass);
+    }
+    Reply::of(question).await
+}
+
+async fn pass(server: &Server, user: u64) -> String {
+    server.enter(DROP, user).await;
+    server.await_pass(DROP, user, Duration::from_secs(10)).await
+}
+
+/// What a proxy is told: the status, and the code of a refusal, the same in header and body.
+#[track_caller]
+fn verdict(reply: &Reply) -> (u16, Option<String>) {
+    let code = reply.header("x-virtual-queue-code").map(str::to_owned);
+    match reply.status {
+        204 => assert_eq!((code.as_deref(), reply.text.as_str()), (None, "")),
+        403 => assert_eq!(code.as_deref(), Some(reply.code()), "{reply:?}"),
+        _ => panic!("a proxy takes that for a fault: {reply:?}"),
+    }
+    assert_eq!(reply.header("cache-control"), Some("no-store"));
+    (reply.status, code)
+}
+
+fn refused(code: &str) -> (u16, Option<String>) {
+    (403, Some(code.to_owned()))
+}
+
+fn told(reply: &Reply) -> [Option<&str>; 3] {
+    ["x-virtual-queue-user", "x-virtual-queue-target", "x-virtual-queue-claim"].map(|name| reply.header(name))
+}
+
+#[tokio::test]
+async fn every_proxy_gets_the_gates_verdict_in_its_own_way() {
+    let redis = RedisServer::start();
+    let server = Server::serve(&redis, FAST);
+    for (proxy, user) in PROXIES.into_iter().zip(7..) {
+        let pass = pass(&server, user).await;
+        let denied = refused("QUEUE_BYPASS_DENIED");
+        assert_eq!(verdict(&ask(&server, proxy, user, None).await), denied, "{proxy:?}: no pass");
+        assert_eq!(verdict(&ask(&server, proxy, user + 10, Some(&pass)).await), denied, "{proxy:?}: another's");
+        let odd =
+            question(&server, proxy, "POST", "/limited-drops/42/orders;v=1").header("X-User-Id", user.to_string());
+        assert_eq!(verdict(&Reply::of(odd.header("X-Entry-Token", &pass)).await), denied, "{proxy:?}: spelled oddly");
+        let unknown = Reply::of(question(&server, proxy, "POST", "/limited-drops/042/orders")).await;
+        assert_eq!(verdict(&unknown), refused("UNKNOWN_TARGET"), "{proxy:?}");
+
+        let granted = ask(&server, proxy, user, Some(&pass)).await;
+        assert_eq!(verdict(&granted), (204, None), "{proxy:?}");
+        let name = user.to_string();
+        assert_eq!(told(&granted), [Some(name.as_str()), Some("LIMITED_DROP:42"), None], "nothing to settle");
+        assert_eq!(verdict(&ask(&server, proxy, user, Some(&pass)).await), denied, "{proxy:?}: spent");
+
+        for (method, target) in [("GET", ORDERS), ("POST", "/"), ("POST", "/cart?back=/limited-drops/42/orders")] {
+            let free = Reply::of(question(&server, proxy, method, target)).await;
+            assert_eq!((verdict(&free), told(&free)), ((204, None), [None; 3]), "{proxy:?}: {method} {target}");
+        }
+    }
+    let stats = server.stats(DROP).await;
+    assert_eq!((&stats["consumed"], &stats["live"]), (&json!(3), &json!(0)));
+    let metrics = server.get("/metrics").await.text;
+    for counted in [r#"{reason="no_pass"} 3"#, r#"{reason="other_user"} 3"#, r#"{reason="odd_path"} 6"#] {
+        assert!(metrics.contains(&format!("virtual_queue_bypass_attempts_total{counted}")), "{metrics}");
+    }
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn a_question_that_is_not_clear_is_answered_with_no() {
+    let server = Server::demo(FAST);
+    let nginx = || question(&server, Proxy::Nginx, "GET", "/");
+    for (what, question) in [
+        ("no original", server.request(Method::GET, "/gate/verify")),
+        ("half of one", server.request(Method::GET, "/gate/verify").header("X-Original-URI", "/")),
+        ("two", nginx().header("X-Original-URI", "/")),
+        ("a contradiction", nginx().header("X-Forwarded-Method", "POST").header("X-Forwarded-Uri", "/")),
+        (
+            "another one",
+            question(&server, Proxy::Envoy, "GET", "/a")
+                .header("X-Original-Method", "GET")
+                .header("X-Original-URI", "/b"),
+        ),
+        ("not a path", server.request(Method::GET, "/gate/verifyx")),
+        ("another spelling", server.request(Method::GET, "/gate/%76erify/x")),
+    ] {
+        assert_eq!(verdict(&Reply::of(question).await), refused("UNCLEAR_REQUEST"), "{what}");
+    }
+    let head = server.request(Method::HEAD, "/gate/verify").header("X-Original-Method", "GET");
+    assert_eq!(Reply::of(head.header("X-Original-URI", "/")).await.status, 204);
+    let odd = Reply::of(question(&server, Proxy::Envoy, "POST", "/limited-drops/42/orders%0A")).await;
+    assert_eq!(verdict(&odd), refused("QUEUE_BYPASS_DENIED"));
+}
+
+#[tokio::test]
+async fn nobody_is_asked_for_a_pass_while_the_flag_is_off_or_the_kind_does_not_exist() {
+    let off = [FAST, &[("VQ_FLAGS__VIRTUAL_QUEUE_ENABLED", "false")]].concat();
+    let free = ask(&Server::demo(&off), Proxy::Nginx, 7, None).await;
+    assert_eq!((verdict(&free), told(&free)), ((204, None), [None; 3]));
+    let without = [&off[..], &[("VQ_LIMITED_DROP__ENABLED", "false")]].concat();
+    assert_eq!(verdict(&ask(&Server::demo(&without), Proxy::Nginx, 7, None).await), refused("UNKNOWN_TARGET"));
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_stops_no_good_pass() {
+    let mut redis = RedisServer::start();
+    let server = Server::serve(&redis, &[FAST, &[("VQ_REDIS__COMMAND_TIMEOUT_MS", "1000"), SETTLE]].concat());
+    let pass = pass(&server, 7).await;
+    redis.kill9();
+    let granted = ask(&server, Proxy::Nginx, 7, Some(&pass)).await;
+    assert_eq!(verdict(&granted), (204, None));
+    assert_eq!(granted.header("x-virtual-queue-degraded"), Some("redis"));
+    assert_eq!(verdict(&ask(&server, Proxy::Nginx, 8, Some(&pass)).await), refused("QUEUE_BYPASS_DENIED"));
+    let settled = settle(&server, &settlement(&granted, "spent")).await;
+    assert_eq!(settled.refusal(), (503, "STORE_UNAVAILABLE"), "the shop says it again");
+    assert!(settled.header("retry-after").is_some());
+}
+
+async fn of_fifty_questions_with_one_pass_one_is_answered_with_yes(settings: &[(&str, &str)]) {
+    let redis = RedisServer::start();
+    let server = Server::serve(&redis, &[FAST, settings].concat());
+    let pass = pass(&server, 7).await;
+    let all: Vec<Reply> =
+        stream::iter(0..50).map(|_| ask(&server, Proxy::Nginx, 7, Some(&pass))).buffer_unordered(50).collect().await;
+    assert_eq!(all.iter().filter(|reply| verdict(reply).0 == 204).count(), 1);
+    assert!(
+        all.iter()
+            .filter(|reply| reply.status == 403)
+            .all(|reply| { ["PASS_IN_USE", "QUEUE_BYPASS_DENIED"].contains(&reply.code()) })
+    );
+    let metrics = server.get("/metrics").await.text;
+    assert!(!metrics.contains("virtual_queue_bypass_attempts_total{"), "neither is an attempt to bypass: {metrics}");
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn one_pass_is_one_passage_where_asking_spends_it() {
+    of_fifty_questions_with_one_pass_one_is_answered_with_yes(&[]).await;
+}
+
+#[tokio::test]
+async fn one_pass_is_one_passage_where_the_shop_settles() {
+    of_fifty_questions_with_one_pass_one_is_answered_with_yes(&[SETTLE]).await;
+}
+
+/// What the shop says of a purchase that was let through with this answer.
+fn settlement(granted: &Reply, outcome: &str) -> Value {
+    let [user, target, claim] = told(granted).map(|value| value.expect("a purchase to settle"));
+    json!({ "target": target, "userId": user, "claim": claim, "outcome": outcome })
+}
+
+async fn settle(server: &Server, body: &Value) -> Reply {
+    Reply::of(server.request(Method::POST, "/gate/settle").bearer_auth(SETTLE_TOKEN).json(body)).await
+}
+
+#[tokio::test]
+async fn the_shop_settles_and_may_say_everything_twice() {
+    let redis = RedisServer::start();
+    let server = Server::serve(&redis, &[FAST, &[SETTLE]].concat());
+    let pass = pass(&server, 7).await;
+    let first = ask(&server, Proxy::Traefik, 7, Some(&pass)).await;
+    assert_eq!(verdict(&ask(&server, Proxy::Traefik, 7, Some(&pass)).await), refused("PASS_IN_USE"));
+    for _ in 0..2 {
+        assert_eq!(settle(&server, &settlement(&first, "given_back")).await.status, 204);
+    }
+    let second = ask(&server, Proxy::Traefik, 7, Some(&pass)).await;
+    assert_eq!(verdict(&second), (204, None), "the pass works again");
+    assert_eq!(settle(&server, &settlement(&first, "given_back")).await.status, 204);
+    assert_eq!(
+        verdict(&ask(&server, Proxy::Traefik, 7, Some(&pass)).await),
+        refused("PASS_IN_USE"),
+        "that was not its claim"
+    );
+    let mut sold = settlement(&second, "spent");
+    sold["target"] = json!(DROP);
+    for _ in 0..2 {
+        assert_eq!(settle(&server, &sold).await.status, 204);
+    }
+    assert_eq!(settle(&server, &settlement(&second, "given_back")).await.status, 204);
+    assert_eq!(
+        verdict(&ask(&server, Proxy::Traefik, 7, Some(&pass)).await),
+        refused("QUEUE_BYPASS_DENIED"),
+        "sold is sold"
+    );
+    let stats = server.stats(DROP).await;
+    assert_eq!((&stats["consumed"], &stats["live"]), (&json!(1), &json!(0)));
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn only_the_shop_settles_and_only_in_words_that_make_sense() {
+    let server = Server::demo(&[FAST, &[SETTLE]].concat());
+    let good = json!({ "target": "LIMITED_DROP:42", "userId": "7", "claim": format!("1790000000-{}", "0".repeat(32)), "outcome": "spent" });
+    let post = || server.request(Method::POST, "/gate/settle").json(&good);
+    for (what, request) in [
+        ("no token", post()),
+        ("another", post().bearer_auth("the-shops-own-tokem")),
+        ("the operator's", post().bearer_auth(crate::server::ADMIN)),
+        ("two", post().bearer_auth(SETTLE_TOKEN).header("Authorization", "Bearer x")),
+    ] {
+        let reply = Reply::of(request).await;
+        assert_eq!(reply.refusal(), (401, "UNAUTHORIZED"), "{what}");
+    }
+    for (key, value) in [
+        ("target", json!("limited-drop/042")),
+        ("target", json!(42)),
+        ("userId", json!("07")),
+        ("userId", json!(7)),
+        ("claim", json!("x")),
+        ("outcome", json!("sold")),
+        ("surprise", json!(1)),
+    ] {
+        let mut body = good.clone();
+        body[key] = value.clone();
+        assert_eq!(settle(&server, &body).await.refusal(), (400, "BAD_REQUEST"), "{key} {value}");
+    }
+    assert_eq!(settle(&server, &json!("x".repeat(10_000))).await.refusal(), (413, "PAYLOAD_TOO_LARGE"));
+    assert_eq!(settle(&server, &good).await.status, 204);
+    let without = Server::demo(FAST);
+    assert_eq!(settle(&without, &good).await.refusal(), (404, "NOT_FOUND"), "nothing to settle");
+}
+
+#[tokio::test]
+async fn other_purchase_routes_are_guarded_in_both_ways_and_the_prds_are_not() {
+    let routes = "[{ method = 'PUT', path = '/api/sales/{id}/claim', target = 'limited-drop' }]";
+    let server = Server::demo(&[FAST, &[("VQ_GATE__ROUTES", routes)]].concat());
+    let claim = "/api/sales/42/claim";
+    let asked = Reply::of(question(&server, Proxy::Nginx, "PUT", claim)).await;
+    assert_eq!(verdict(&asked), refused("QUEUE_BYPASS_DENIED"));
+    assert_eq!(verdict(&Reply::of(question(&server, Proxy::Nginx, "POST", claim)).await), (204, None));
+    assert_eq!(verdict(&ask(&server, Proxy::Nginx, 7, None).await), (204, None));
+    let direct = Reply::of(server.request(Method::PUT, claim)).await;
+    assert_eq!(direct.refusal(), (403, "QUEUE_BYPASS_DENIED"), "the middleware, too");
+    assert_eq!(server.order(42, 7, None).await.status, 201);
+    let pass = pass(&server, 7).await;
+    let good = question(&server, Proxy::Nginx, "PUT", claim).header("X-User-Id", "7").header("X-Entry-Token", &pass);
+    let granted = Reply::of(good).await;
+    assert_eq!(told(&granted)[1], Some("LIMITED_DROP:42"));
+}
