@@ -60,19 +60,20 @@ const MAX_SETTLEMENT_BYTES: usize = 4096;
 )]
 pub(super) async fn verify(state: web::Data<HttpState>, request: HttpRequest) -> HttpResponse {
     match Original::of_headers(request.headers(), None) {
-        Ok(original) => answer(&state, &original, request.headers()).await,
+        Ok(original) => answer(&state, &original, request.headers(), StatusCode::NO_CONTENT).await,
         Err(Unclear) => denied(unclear()),
     }
 }
 
-/// The same for Envoy, which appends the original path to this one, and asks with the original method.
+/// The same for Envoy, which appends the original path to this one, asks with the original method, and takes nothing but
+/// 200 for a yes.
 pub(super) async fn verify_path(state: web::Data<HttpState>, request: HttpRequest) -> HttpResponse {
     // As it came: actix decodes what it hands over as a parameter.
     let tail = request.uri().path_and_query().and_then(|all| all.as_str().strip_prefix(VERIFY.path));
     let here =
         tail.ok_or(Unclear).and_then(|target| Original::new(request.method().as_str().as_bytes(), target.as_bytes()));
     match here.and_then(|here| Original::of_headers(request.headers(), Some(here))) {
-        Ok(original) => answer(&state, &original, request.headers()).await,
+        Ok(original) => answer(&state, &original, request.headers(), StatusCode::OK).await,
         Err(Unclear) => denied(unclear()),
     }
 }
@@ -137,14 +138,14 @@ fn printable(target: &[u8]) -> String {
     text
 }
 
-async fn answer(state: &HttpState, original: &Original, headers: &HeaderMap) -> HttpResponse {
+async fn answer(state: &HttpState, original: &Original, headers: &HeaderMap, yes: StatusCode) -> HttpResponse {
     let shop_settles = state.options.settle.is_some();
     let passage = match state.gate.judge(&original.method, &original.uri, headers, shop_settles).await {
         Verdict::Denied(problem) => return denied(problem),
         Verdict::Free => None,
         Verdict::Granted(passage) => Some(passage),
     };
-    let mut response = HttpResponse::NoContent();
+    let mut response = HttpResponse::build(yes);
     response.insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store")));
     if let Some(passage) = passage {
         response.insert_header((USER, passage.user.to_string()));
