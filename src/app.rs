@@ -180,7 +180,7 @@ impl App {
         let _ = self.pumps.send(StopPumps).await;
         self.pump_thread.stop();
         let _ = self.pump_thread.join();
-        self.service.hand_over_direct_counts().await;
+        self.service.hand_over().await;
         self.flag_loop.abort();
         Ok(())
     }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
 use crate::{domain::QueueTarget, token::PassRefusal};
@@ -137,6 +137,7 @@ pub struct Metrics {
     wait_seconds: HistogramVec,
     bypass_attempts: IntCounterVec,
     redis_degraded: IntCounterVec,
+    direct_not_remembered: IntCounter,
     http_requests: IntCounterVec,
     http_seconds: HistogramVec,
     script_seconds: HistogramVec,
@@ -202,6 +203,13 @@ impl Metrics {
                 "virtual_queue_redis_degraded_total",
                 "Answers given without the store, one an answer.",
                 &["operation"],
+            )?,
+            direct_not_remembered: add(
+                registry,
+                IntCounter::new(
+                    "virtual_queue_direct_not_remembered_total",
+                    "Direct passes given in an outage beyond what a replica remembers: their holders keep their places.",
+                )?,
             )?,
             http_requests: counters(
                 "virtual_queue_http_requests_total",
@@ -317,6 +325,11 @@ impl Metrics {
     /// An answer was given without the store.
     pub fn degraded(&self, operation: Operation) {
         self.redis_degraded.with_label_values(&[operation.label()]).inc();
+    }
+
+    /// A direct pass was given in an outage, and there was no room to remember to whom.
+    pub fn direct_not_remembered(&self) {
+        self.direct_not_remembered.inc();
     }
 
     /// An HTTP answer: `route` is the template, never the path.

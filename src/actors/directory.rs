@@ -108,7 +108,7 @@ impl Handler<Refresh> for Directory {
     fn handle(&mut self, _: Refresh, _: &mut Self::Context) -> Self::Result {
         let (store, service) = (self.parts.store.clone(), self.service.clone());
         let look = async move {
-            service.hand_over_direct_counts().await;
+            service.hand_over().await;
             let targets = store.active_targets().await?;
             service.active_targets().replace(targets.iter().copied());
             Ok::<_, StoreError>(targets)

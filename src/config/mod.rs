@@ -147,6 +147,16 @@ impl Config {
         if self.gate.settle_token.is_some() && !self.token.single_use {
             problems.add("gate.settle_token", "has no use without token.single_use: there would be nothing to settle");
         }
+        if let Some(replicas) = self.redis.replicas.filter(|replicas| *replicas > self.queue.batch_size) {
+            problems.add(
+                "redis.replicas",
+                format!(
+                    "must be at most {}, queue.batch_size, not {replicas}: each replica's share of a batch is at least \
+                     one person",
+                    self.queue.batch_size
+                ),
+            );
+        }
         let (idle_ms, lease_ms) = (self.queue.idle_ttl_seconds.saturating_mul(1000), self.upstream.lease_ms());
         let pass_ms = self.token.ttl_seconds.saturating_mul(1000).saturating_add(lease_ms);
         if idle_ms < pass_ms {

@@ -32,6 +32,7 @@ fn the_default_file_holds_the_documented_defaults() {
     assert_eq!((config.server.management_port, config.store.kind), (None, None));
     assert_eq!((config.redis.connect_timeout_ms, config.redis.command_timeout_ms), (500, 200));
     assert_eq!((config.redis.mode, config.redis.on_failure), (RedisMode::Standalone, OnFailure::Open));
+    assert_eq!(config.redis.replicas, None);
     let queue = &config.queue;
     assert_eq!((queue.capacity, queue.batch_size, queue.tick_ms), (100_000, 100, 2000));
     assert_eq!((queue.heartbeat_timeout_seconds, queue.max_evict_per_tick), (60, 1000));
@@ -214,10 +215,18 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
             "redis.mode = 'cluster'",
             "redis.mode: must be \"standalone\" (this version does not have the others yet), not \"cluster\"",
         ),
+        ("redis.on_failure = 'shut'", "redis.on_failure: must be \"open\" or \"throttle\" or \"closed\", not \"shut\""),
         (
-            "redis.on_failure = 'closed'",
-            "redis.on_failure: must be \"open\" (this version does not have the others yet), not \"closed\"",
+            "redis.on_failure = 'throttle'",
+            "redis.replicas: must be set with redis.on_failure = \"throttle\": each takes its share",
         ),
+        ("redis.on_failure = 'throttle'\nredis.replicas = 0", "redis.replicas: must be from 1 to 10000, not 0"),
+        (
+            "redis.on_failure = 'throttle'\nredis.replicas = 101",
+            "redis.replicas: must be at most 100, queue.batch_size, not 101: each replica's share of a batch is at least \
+             one person",
+        ),
+        ("redis.replicas = 3", "redis.replicas: means something only with redis.on_failure = \"throttle\""),
         ("store.kind = 'mysql'", "store.kind: must be \"redis\" or \"embedded\", not \"mysql\""),
         ("server.port = 65536", "server.port: must be a whole number from 0 to 65535, not 65536"),
         ("server.host = ''", "server.host: must be an address or a host name, not \"\""),

@@ -10,7 +10,9 @@ use async_trait::async_trait;
 
 use crate::{
     domain::{QueueStats, QueueTarget, UserId},
-    store::{Claim, Departure, Place, Settled, Settlement, StoreError, Sweep, Tick, TickLock, VirtualQueueStore},
+    store::{
+        Adopted, Claim, Departure, Place, Settled, Settlement, StoreError, Sweep, Tick, TickLock, VirtualQueueStore,
+    },
 };
 
 #[derive(Default)]
@@ -95,6 +97,9 @@ impl VirtualQueueStore for FakeStore {
         unreachable!("{NOT_ASKED}")
     }
     async fn count_direct(&self, _: QueueTarget, _: u64) -> Result<(), StoreError> {
+        unreachable!("{NOT_ASKED}")
+    }
+    async fn adopt(&self, _: QueueTarget, _: &[(UserId, u64)]) -> Result<Adopted, StoreError> {
         unreachable!("{NOT_ASKED}")
     }
     async fn lock_tick(&self, _: QueueTarget, _: &str) -> Result<TickLock, StoreError> {

@@ -13,6 +13,7 @@ use actix_web::{
     },
 };
 
+use super::entry::DEGRADED;
 use crate::{
     domain::{InvalidId, InvalidTarget},
     flags::{FlagError, InvalidChange},
@@ -188,13 +189,13 @@ impl ApiError {
     fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         match self {
             Self::MethodNotAllowed { allow } => Some((header::ALLOW, HeaderValue::from_static(allow))),
+            Self::StoreUnavailable { .. } => Some((DEGRADED, HeaderValue::from_static("redis"))),
             Self::Unauthorized => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Self::UnknownTarget
             | Self::InvalidUserId
             | Self::NotInQueue
             | Self::QueueFull { .. }
             | Self::TooManyTargets { .. }
-            | Self::StoreUnavailable { .. }
             | Self::NotFound
             | Self::PayloadTooLarge
             | Self::RequestTimeout

@@ -98,6 +98,8 @@ scripts! {
     STATS = "stats", Args::Exactly(8), ["includes/target.lua", "stats.lua"];
     /// Direct passes go into the books.
     DIRECT = "direct", Args::Exactly(9), ["includes/target.lua", "direct.lua"];
+    /// People let through during an outage are taken over.
+    ADOPT = "adopt", Args::AtLeast(10), ["includes/target.lua", "adopt.lua"];
     /// Room among the active targets. Not a script of a target: its key is `queue:active`.
     REGISTER = "register", Args::Exactly(2), ["register.lua"];
 }

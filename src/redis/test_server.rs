@@ -125,5 +125,6 @@ fn config(port: u16) -> RedisConfig {
         command_timeout_ms: 200,
         mode: RedisMode::Standalone,
         on_failure: OnFailure::Open,
+        replicas: None,
     }
 }

@@ -1,20 +1,23 @@
 //! What a person who comes, polls or leaves is told (TDD: `VirtualQueueDomainService`).
 //!
-//! Here, and only here: the flag branch (off: straight through) and failing open (store away: straight through, and
-//! marked as such). Not here: how the queue works ([`crate::store`]), how an answer looks in HTTP ([`crate::http`]).
+//! Here, and only here: the flag branch (off: straight through) and what happens without the store ([`outage`]). Not here: how the queue works ([`crate::store`]), how an answer looks in HTTP ([`crate::http`]).
 
 mod active;
 mod direct;
+mod let_through;
+mod outage;
+mod throttle;
 
 use std::{sync::Arc, time::Duration};
 
 pub use active::ActiveTargets;
 use direct::DirectCounts;
+use outage::Outage;
 
 use crate::{
     clock::StoreClock,
     config::Config,
-    domain::{QueueStats, QueueStatus, QueueTarget, UserId},
+    domain::{EntryToken, QueueStats, QueueStatus, QueueTarget, UserId},
     flags::FeatureFlagEvaluator,
     metrics::{Metrics, Operation, TokenEvent},
     store::{Place, StoreError, VirtualQueueStore},
@@ -59,7 +62,8 @@ pub enum QueueError {
         /// Whole seconds.
         retry_after_seconds: u64,
     },
-    /// Only for operators' questions: the store is away, and there is nothing to say without it.
+    /// The store is away, and there is nothing to say without it: to operators' questions, and to buyers where
+    /// `redis.on_failure` is `closed`.
     #[error("the store is away")]
     StoreUnavailable {
         /// Whole seconds.
@@ -87,6 +91,7 @@ pub struct VirtualQueueService {
     parts: ServiceParts,
     active: ActiveTargets,
     direct: DirectCounts,
+    outage: Outage,
     token_ttl_seconds: u64,
     heartbeat_timeout: Duration,
     max_active_targets: u64,
@@ -96,22 +101,25 @@ impl VirtualQueueService {
     /// A service under the configured rules.
     pub fn new(parts: ServiceParts, config: &Config) -> Self {
         Self {
-            parts,
             active: ActiveTargets::default(),
             direct: DirectCounts::default(),
+            outage: Outage::new(config, parts.clock.monotonic()),
+            parts,
             token_ttl_seconds: config.token.ttl_seconds,
             heartbeat_timeout: Duration::from_secs(config.queue.heartbeat_timeout_seconds),
             max_active_targets: config.queue.max_active_targets,
         }
     }
 
-    /// Somebody comes (TDD: 대기열 진입). With the flag off, or the store away, they go straight through.
+    /// Somebody comes (TDD: 대기열 진입). With the flag off they go straight through; with the store away
+    /// `redis.on_failure` decides.
     ///
     /// # Errors
-    /// [`QueueError::Full`] and [`QueueError::TooManyTargets`], never for somebody who is in.
+    /// [`QueueError::Full`] and [`QueueError::TooManyTargets`], never for somebody who is in;
+    /// [`QueueError::StoreUnavailable`] where `redis.on_failure` is `closed`.
     pub async fn enter(&self, target: QueueTarget, user: UserId) -> Result<Answer, QueueError> {
         if !self.parts.flags.is_enabled(target, user) {
-            return Ok(self.straight_through(target, user, false));
+            return Ok(self.flag_is_off(target, user));
         }
         let entered = match self.make_room(target).await {
             Ok(true) => self.parts.store.enter_if_absent(target, user).await,
@@ -122,29 +130,32 @@ impl VirtualQueueService {
             Ok(Some(place)) => Ok(self.told(target, user, place)),
             // Spread out, so that those turned away do not come back together.
             Ok(None) => Err(QueueError::Full { retry_after_seconds: rand::random_range(3..=8) }),
-            Err(error) => Ok(self.without_store(Operation::Enter, target, user, &error)),
+            Err(error) => self.without_store(Operation::Enter, target, user, &error),
         }
     }
 
     /// Somebody polls (TDD: 순번·상태 조회): the sign of life, and the way to the pass.
     ///
     /// # Errors
-    /// [`QueueError::NotInQueue`].
+    /// [`QueueError::NotInQueue`]; [`QueueError::StoreUnavailable`] where `redis.on_failure` is `closed`.
     pub async fn status(&self, target: QueueTarget, user: UserId) -> Result<Answer, QueueError> {
         if !self.parts.flags.is_enabled(target, user) {
-            return Ok(self.straight_through(target, user, false));
+            return Ok(self.flag_is_off(target, user));
         }
         match self.parts.store.status(target, user).await {
             Ok(Some(place)) => Ok(self.told(target, user, place)),
             Ok(None) => Err(QueueError::NotInQueue),
-            Err(error) => Ok(self.without_store(Operation::Status, target, user, &error)),
+            Err(error) => self.without_store(Operation::Status, target, user, &error),
         }
     }
 
     /// Somebody leaves (TDD: 대기열 이탈): gives up the place or the live pass, if there is one.
     pub async fn leave(&self, target: QueueTarget, user: UserId) -> Result<Left, QueueError> {
         match self.parts.store.leave(target, user).await {
-            Ok(_) => Ok(Left { degraded: false }),
+            Ok(_) => {
+                self.outage.let_through.forget(target, user);
+                Ok(Left { degraded: false })
+            }
             Err(error) => {
                 self.note(Operation::Leave, target, &error);
                 Ok(Left { degraded: true })
@@ -173,9 +184,14 @@ impl VirtualQueueService {
         &self.active
     }
 
-    /// Hands the direct passes given since the last call to the books of their targets. What the store does not take
-    /// now is tried again the next time.
-    pub async fn hand_over_direct_counts(&self) {
+    /// Hands what this replica has done by itself to the store: the direct passes given since the last call, and the
+    /// people let through during an outage. What the store does not take now is tried again the next time.
+    pub async fn hand_over(&self) {
+        self.hand_over_direct_counts().await;
+        self.hand_over_let_through().await;
+    }
+
+    async fn hand_over_direct_counts(&self) {
         for (target, passes) in self.direct.take() {
             if self.parts.store.count_direct(target, passes).await.is_err() {
                 self.direct.add(target, passes);
@@ -198,12 +214,15 @@ impl VirtualQueueService {
 
     fn told(&self, target: QueueTarget, user: UserId, place: Place) -> Answer {
         match place {
-            Place::Waiting(position) => Answer {
-                poll_after_seconds: Some(position.poll_after_seconds(self.heartbeat_timeout, rand::random())),
-                paused: position.paused,
-                status: QueueStatus::Waiting(position),
-                degraded: false,
-            },
+            Place::Waiting(position) => {
+                self.outage.saw(target, &position);
+                Answer {
+                    poll_after_seconds: Some(position.poll_after_seconds(self.heartbeat_timeout, rand::random())),
+                    paused: position.paused,
+                    status: QueueStatus::Waiting(position),
+                    degraded: false,
+                }
+            }
             Place::Admitted { expires_at } => Answer {
                 status: QueueStatus::Admitted(self.parts.issuer.mint(target, user, expires_at)),
                 poll_after_seconds: None,
@@ -213,10 +232,23 @@ impl VirtualQueueService {
         }
     }
 
-    /// The flag is off, or the store is away: a pass without a place.
-    fn straight_through(&self, target: QueueTarget, user: UserId, degraded: bool) -> Answer {
+    /// The flag is off: a pass without a place.
+    fn flag_is_off(&self, target: QueueTarget, user: UserId) -> Answer {
+        let pass = self.stateless(target, user);
+        self.count_direct(target);
+        Self::direct(pass, false)
+    }
+
+    fn stateless(&self, target: QueueTarget, user: UserId) -> EntryToken {
         let now = self.parts.clock.now_seconds();
-        let pass = self.parts.issuer.mint_stateless(target, user, now, self.token_ttl_seconds);
+        self.parts.issuer.mint_stateless(target, user, now, self.token_ttl_seconds)
+    }
+
+    fn direct(pass: EntryToken, degraded: bool) -> Answer {
+        Answer { status: QueueStatus::DirectAdmitted(pass), poll_after_seconds: None, paused: false, degraded }
+    }
+
+    fn count_direct(&self, target: QueueTarget) {
         let has_queue = self.active.contains(target);
         if has_queue {
             self.direct.add(target, 1);
@@ -226,22 +258,6 @@ impl VirtualQueueService {
             self.parts.metrics.tokens(target, TokenEvent::Direct, 1);
         } else {
             self.parts.metrics.direct_without_queue();
-        }
-        Answer { status: QueueStatus::DirectAdmitted(pass), poll_after_seconds: None, paused: false, degraded }
-    }
-
-    /// The answer where the store gave none (DESIGN 5 "Failing well"). One that did not answer in time is asked again
-    /// in a second: a hiccup does not open the doors. One that is away does not hold anybody up.
-    fn without_store(&self, operation: Operation, target: QueueTarget, user: UserId, error: &StoreError) -> Answer {
-        self.note(operation, target, error);
-        match error {
-            StoreError::TimedOut => Answer {
-                status: QueueStatus::WaitingUnknown,
-                poll_after_seconds: Some(1),
-                paused: false,
-                degraded: true,
-            },
-            StoreError::Unavailable(_) | StoreError::Broken(_) => self.straight_through(target, user, true),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The TDD's state table (상태 전이 표), row by row, and what the service adds: the flag branch and failing open.
 
+mod outage;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
@@ -53,10 +55,15 @@ fn user(id: u64) -> UserId {
 
 impl World {
     fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::parse_default();
         config.queue.capacity = 2;
         config.queue.batch_size = 1;
         config.queue.max_active_targets = 3;
+        change(&mut config);
         let machine = FakeClock::at(START);
         let clock = StoreClock::new(machine.clone());
         let metrics = Arc::new(Metrics::new());
@@ -235,7 +242,7 @@ rows! {
         assert_eq!(world.poll(8).await, "DIRECT_ADMITTED", "released on the next poll");
         world.flag.0.store(true, Ordering::SeqCst);
         assert_eq!(world.poll(7).await, "WAITING 1");
-        world.service.hand_over_direct_counts().await;
+        world.service.hand_over().await;
         assert_eq!(world.store.stats(drop_42()).await.unwrap().direct, 1);
     }
 

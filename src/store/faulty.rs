@@ -10,7 +10,9 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{Claim, Departure, Place, Settled, Settlement, StoreError, Sweep, Tick, TickLock, VirtualQueueStore};
+use super::{
+    Adopted, Claim, Departure, Place, Settled, Settlement, StoreError, Sweep, Tick, TickLock, VirtualQueueStore,
+};
 use crate::domain::{QueueStats, QueueTarget, UserId};
 
 /// What calls do from now on.
@@ -85,6 +87,9 @@ impl VirtualQueueStore for FaultyStore {
     }
     async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError> {
         self.reached().await?.count_direct(target, passes).await
+    }
+    async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError> {
+        self.reached().await?.adopt(target, passes).await
     }
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
         self.reached().await?.lock_tick(target, owner).await

@@ -55,6 +55,10 @@ pub trait VirtualQueueStore: Send + Sync {
     /// Adds direct passes to the books of a target that has a queue; of one that has none nothing is kept.
     async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError>;
 
+    /// Takes over people let through during an outage, each with the expiry (s) of the direct pass: the place goes and
+    /// the pass is recorded. At most [`MOST_ADOPTED_A_CALL`] a call. A target without a queue stays without one.
+    async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError>;
+
     /// Takes the tick lock for `owner`, or says how long another holds it. An economy, not the guarantee.
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError>;
 
@@ -80,6 +84,9 @@ pub trait VirtualQueueStore: Send + Sync {
     /// When the connection was last lost, on [`crate::clock::StoreClock::monotonic`].
     fn lost_at(&self) -> Option<Duration>;
 }
+
+/// How many people [`VirtualQueueStore::adopt`] takes over at a time: a script that runs longer holds everybody up.
+pub const MOST_ADOPTED_A_CALL: usize = 250;
 
 /// What somebody has with a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +142,17 @@ pub enum Settled {
     DirectConsumed,
     /// The claim is gone and the pass works again; or all that was done before.
     Nothing,
+}
+
+/// What taking people over after an outage did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Adopted {
+    /// Passes recorded, which count as issued from now on.
+    pub issued: u64,
+    /// Older passes of the same people that were found to be over.
+    pub expired: u64,
+    /// Places given up for a pass that has ended meanwhile.
+    pub left: u64,
 }
 
 /// The tick lock.

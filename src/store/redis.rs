@@ -20,7 +20,8 @@ use async_trait::async_trait;
 
 use self::shared::{Shared, Visit};
 use super::{
-    Claim, Departure, Place, QueueRules, Settled, Settlement, StoreError, Sweep, Tick, TickLock, VirtualQueueStore,
+    Adopted, Claim, Departure, Place, QueueRules, Settled, Settlement, StoreError, Sweep, Tick, TickLock,
+    VirtualQueueStore,
 };
 use crate::{
     clock::{Clock, StoreClock},
@@ -186,6 +187,18 @@ impl VirtualQueueStore for RedisStore {
 
     async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError> {
         self.shared.pooled(&scripts::DIRECT, target, [passes.to_string()], reply::direct).await.map(drop)
+    }
+
+    async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError> {
+        if passes.is_empty() {
+            return Ok(Adopted::default());
+        }
+        let own: Vec<String> =
+            passes.iter().flat_map(|(user, expires_at)| [user.to_string(), expires_at.to_string()]).collect();
+        let adopted = self.shared.pooled(&scripts::ADOPT, target, own, reply::adopted).await?;
+        self.shared.metrics.tokens(target, TokenEvent::Issued, adopted.issued);
+        self.shared.metrics.tokens(target, TokenEvent::Expired, adopted.expired);
+        Ok(adopted)
     }
 
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {

@@ -1,5 +1,6 @@
 //! How a queue store behaves: one list of behaviours that every store is held to (DESIGN 3 and 5; TDD: 상태 전이 표).
 
+mod adoption;
 mod numbers;
 mod pace;
 mod passes;

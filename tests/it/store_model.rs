@@ -84,6 +84,10 @@ impl Case {
                 self.call(Call::Settle(at, USERS[who], expires_at, nonce, how)).await?;
             }
             Step::Direct(at, passes) => self.call(Call::Direct(at, passes)).await?,
+            Step::Adopt(at, who, seconds) => {
+                let expires_at = self.now_ms() / 1000 + seconds;
+                self.call(Call::Adopt(at, USERS[who], expires_at)).await?;
+            }
             Step::Tick(at, replica, how) => self.tick(at, replica, how).await?,
             Step::Lull(at, ticks, how) => self.lull(at, ticks, how).await?,
             Step::Pause(at, ticks, how) => {

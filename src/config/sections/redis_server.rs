@@ -21,6 +21,8 @@ pub struct RedisConfig {
     pub command_timeout_ms: u64,
     /// What buyers get while Redis is away.
     pub on_failure: OnFailure,
+    /// How many replicas share the rate while Redis is away; only with [`OnFailure::Throttle`].
+    pub replicas: Option<u64>,
 }
 
 /// How Redis is run.
@@ -37,6 +39,10 @@ pub enum OnFailure {
     /// They are let through with a direct pass, and it is counted.
     #[default]
     Open,
+    /// Each replica lets its share of the rate through; the others wait.
+    Throttle,
+    /// Nothing: 503.
+    Closed,
 }
 
 impl RedisConfig {
@@ -48,6 +54,7 @@ impl RedisConfig {
             connect_timeout_ms: section.get("connect_timeout_ms"),
             command_timeout_ms: section.get("command_timeout_ms"),
             on_failure: section.get("on_failure"),
+            replicas: section.optional("replicas"),
         }
     }
 
@@ -58,6 +65,17 @@ impl RedisConfig {
         problems.check_range("redis.pool_size", self.pool_size.into(), 1..=1000);
         problems.check_range("redis.connect_timeout_ms", self.connect_timeout_ms, 1..=60_000);
         problems.check_range("redis.command_timeout_ms", self.command_timeout_ms, 1..=60_000);
+        match (self.on_failure, self.replicas) {
+            (OnFailure::Throttle, None) => {
+                problems
+                    .add("redis.replicas", "must be set with redis.on_failure = \"throttle\": each takes its share");
+            }
+            (OnFailure::Throttle, Some(replicas)) => problems.check_range("redis.replicas", replicas, 1..=10_000),
+            (OnFailure::Open | OnFailure::Closed, Some(_)) => {
+                problems.add("redis.replicas", "means something only with redis.on_failure = \"throttle\"");
+            }
+            (OnFailure::Open | OnFailure::Closed, None) => {}
+        }
     }
 
     /// The URL without user and password, for logs: `redis://127.0.0.1:6379/0`.
@@ -112,12 +130,14 @@ impl Value for RedisMode {
 
 impl Value for OnFailure {
     fn parse(raw: &Raw) -> Result<Self, String> {
-        one_of(raw, &[("open", Self::Open)], &["throttle", "closed"])
+        one_of(raw, &[("open", Self::Open), ("throttle", Self::Throttle), ("closed", Self::Closed)], &[])
     }
 
     fn shown(&self) -> String {
         match self {
             Self::Open => "\"open\"".to_owned(),
+            Self::Throttle => "\"throttle\"".to_owned(),
+            Self::Closed => "\"closed\"".to_owned(),
         }
     }
 }

@@ -7,7 +7,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{rules::InForce, scored::Scored, waiting::Waiting};
-use crate::domain::{Pacing, QueuePosition, QueueStats, UserId, WAIT_UNIT_MS, WaitHistogram};
+use crate::{
+    domain::{Pacing, QueuePosition, QueueStats, UserId, WAIT_UNIT_MS, WaitHistogram},
+    store::Adopted,
+};
 
 /// The admission rate looks this far back.
 pub(super) const RATE_WINDOW_MS: u64 = 60_000;
@@ -128,6 +131,26 @@ impl Life {
             self.books.waits.record(wait_ms);
         }
         Visit::Issued { expires_at, wait_ms }
+    }
+
+    /// Takes over one person with a direct pass, `None`: it has ended. Returns whether they had a place.
+    pub(super) fn adopt(&mut self, force: &InForce<'_>, user: UserId, pass: Option<u64>) -> (bool, Adopted) {
+        let had_place = self.waiting.remove(user);
+        let mut adopted = Adopted::default();
+        match (pass, self.passes.get(user)) {
+            (None, _) => adopted.left = had_place.into(),
+            (Some(expires_at), Some(live)) if live > force.now_s() => self.passes.set(user, expires_at.max(live)),
+            (Some(expires_at), over) => {
+                adopted.expired = over.is_some().into();
+                adopted.issued = 1;
+                self.passes.set(user, expires_at);
+                self.books.entered += u64::from(!had_place);
+            }
+        }
+        self.books.left += adopted.left;
+        self.books.expired += adopted.expired;
+        self.books.issued += adopted.issued;
+        (had_place, adopted)
     }
 
     /// An entry time at most every half second, and when the clock went back.

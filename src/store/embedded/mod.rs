@@ -23,7 +23,8 @@ use async_trait::async_trait;
 
 use self::{life::Visit, rules::InForce, target::Target};
 use super::{
-    Claim, Departure, Place, QueueRules, Settled, Settlement, StoreError, Sweep, Tick, TickLock, VirtualQueueStore,
+    Adopted, Claim, Departure, Place, QueueRules, Settled, Settlement, StoreError, Sweep, Tick, TickLock,
+    VirtualQueueStore,
 };
 use crate::{
     clock::StoreClock,
@@ -167,6 +168,13 @@ impl VirtualQueueStore for EmbeddedStore {
     async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError> {
         self.find(target, |kept, _| kept.count_direct(passes));
         Ok(())
+    }
+
+    async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError> {
+        let adopted = self.find(target, |kept, force| kept.adopt(force, passes)).unwrap_or_default();
+        self.metrics.tokens(target, TokenEvent::Issued, adopted.issued);
+        self.metrics.tokens(target, TokenEvent::Expired, adopted.expired);
+        Ok(adopted)
     }
 
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     domain::{QueuePosition, QueueStats, UserId},
-    store::{Claim, Departure, Settled, Settlement, Sweep, Tick},
+    store::{Adopted, Claim, Departure, Settled, Settlement, Sweep, Tick},
 };
 
 /// A purchase under way.
@@ -165,6 +165,25 @@ impl Target {
         if let Some(life) = &mut self.life {
             life.books.direct += passes;
         }
+    }
+
+    /// `adopt.lua`.
+    pub(super) fn adopt(&mut self, force: &InForce<'_>, passes: &[(UserId, u64)]) -> Adopted {
+        let mut all = Adopted::default();
+        let mut found = false;
+        let Some(life) = &mut self.life else { return all };
+        for (user, expires_at) in passes.iter().copied() {
+            let ended = expires_at <= force.now_s() || expires_at <= self.floors.get(user).unwrap_or(0);
+            let (had_place, adopted) = life.adopt(force, user, (!ended).then_some(expires_at));
+            found |= had_place || !ended;
+            all.issued += adopted.issued;
+            all.expired += adopted.expired;
+            all.left += adopted.left;
+        }
+        if found {
+            self.slide(force);
+        }
+        all
     }
 
     /// `evict.lua`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     domain::{Pacing, QueuePosition, QueueStats, WaitHistogram},
-    store::{Claim, Departure, Place, Settled, StoreError, Sweep, Tick},
+    store::{Adopted, Claim, Departure, Place, Settled, StoreError, Sweep, Tick},
 };
 
 /// A reply, read from the front.
@@ -159,6 +159,13 @@ pub(super) fn settled(reply: &[i64]) -> Result<Timed<Settled>, StoreError> {
 /// The reply of `direct.lua`: whether the target has a queue.
 pub(super) fn direct(reply: &[i64]) -> Result<Timed<bool>, StoreError> {
     timed("direct", reply, |reader| reader.yes())
+}
+
+/// The reply of `adopt.lua`.
+pub(super) fn adopted(reply: &[i64]) -> Result<Timed<Adopted>, StoreError> {
+    timed("adopt", reply, |reader| {
+        Ok(Adopted { issued: reader.number()?, expired: reader.number()?, left: reader.number()? })
+    })
 }
 
 /// The reply of `evict.lua`.

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use virtual_queue::store::{
-    Claim, Departure, Place, Settled, Settlement, Sweep, Tick, VirtualQueueStore, embedded::Overrides,
+    Adopted, Claim, Departure, Place, Settled, Settlement, Sweep, Tick, VirtualQueueStore, embedded::Overrides,
 };
 
 use super::{TARGETS, USERS};
@@ -33,6 +33,8 @@ pub(super) enum Step {
     Claim(u64, usize, usize, u8),
     Settle(u64, usize, usize, u8, Settlement),
     Direct(u64, u64),
+    /// Handed over after an outage, with a direct pass of so many seconds.
+    Adopt(u64, usize, u64),
     Tick(u64, u8, How),
     /// So many ticks' time passes with nobody coming, one replica ticking on.
     Lull(u64, u64, How),
@@ -82,6 +84,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         10 => Just(Step::Again),
         6 => (at(), overrides()).prop_map(|(at, overrides)| Step::Override(at, overrides)),
         2 => (at(), 1u64..4).prop_map(|(at, passes)| Step::Direct(at, passes)),
+        12 => (at(), who(), 0u64..=20).prop_map(|(at, who, seconds)| Step::Adopt(at, who, seconds)),
     ]
 }
 
@@ -107,6 +110,7 @@ pub(super) enum Call {
     Claim(u64, u64, u64, u8),
     Settle(u64, u64, u64, u8, Settlement),
     Direct(u64, u64),
+    Adopt(u64, u64, u64),
     Sweep(u64),
     Admit(u64),
 }
@@ -118,6 +122,7 @@ pub(super) enum Answer {
     Departure(Departure),
     Claim(Claim),
     Settled(Settled),
+    Adopted(Adopted),
     Sweep(Sweep),
     Tick(Tick),
     Done,
@@ -132,6 +137,7 @@ impl Call {
             | Self::Claim(at, ..)
             | Self::Settle(at, ..)
             | Self::Direct(at, _)
+            | Self::Adopt(at, ..)
             | Self::Sweep(at)
             | Self::Admit(at) => at,
         }
@@ -151,6 +157,9 @@ impl Call {
             Self::Direct(at, passes) => {
                 store.count_direct(target(at), passes).await.unwrap();
                 Answer::Done
+            }
+            Self::Adopt(at, who, expires_at) => {
+                Answer::Adopted(store.adopt(target(at), &[(user(who), expires_at)]).await.unwrap())
             }
             Self::Sweep(at) => Answer::Sweep(store.sweep_stale(target(at)).await.unwrap()),
             Self::Admit(at) => Answer::Tick(store.advance_admission(target(at)).await.unwrap()),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::{prelude::*, test_runner::TestCaseError};
 use virtual_queue::{
     domain::QueueStats,
-    store::{Claim, Departure, Place, QueueRules, Settled, Settlement, Tick, embedded::Overrides},
+    store::{Adopted, Claim, Departure, Place, QueueRules, Settled, Settlement, Tick, embedded::Overrides},
 };
 
 use super::calls::{Answer, Call};
@@ -113,6 +113,9 @@ impl Referee {
                     person.dead_through = person.dead_through.max(person.live.take().unwrap_or(0));
                 }
             }
+            (Call::Adopt(_, who, expires_at), Answer::Adopted(adopted)) => {
+                self.adopted(who, expires_at, adopted, now_s)?;
+            }
             (Call::Admit(_), Answer::Tick(Tick::Moved { people, evicted, .. })) => {
                 self.batch_went(*people, *evicted, stats)?;
             }
@@ -170,6 +173,25 @@ impl Referee {
                 };
                 person.dead_through = person.dead_through.max(live);
             }
+        }
+        Ok(())
+    }
+
+    /// Whoever was taken over has no place any more, and a pass that is not dead, unless theirs has ended.
+    fn adopted(&mut self, who: u64, expires_at: u64, adopted: &Adopted, now_s: u64) -> Result<(), TestCaseError> {
+        let person = self.people.entry(who).or_default();
+        prop_assert!(adopted.issued + adopted.left <= 1, "one person, one pass: {adopted:?}");
+        if adopted.issued + adopted.left == 1 {
+            person.number = None;
+        }
+        if adopted.issued == 1 {
+            prop_assert!(expires_at > person.dead_through && expires_at > now_s, "{who} was given a dead pass");
+            person.live = Some(expires_at);
+            person.passes.push(expires_at);
+        } else if let Some(live) = person.live.filter(|live| *live > now_s) {
+            // Two at a time: the longer one is told from now on, and only one of them buys.
+            person.live = Some(live.max(expires_at));
+            person.passes.push(expires_at);
         }
         Ok(())
     }

@@ -1,0 +1,190 @@
+//! Whom this replica let through while the store was away.
+//!
+//! They are remembered so that who asks again gets the same pass, and so that the store can take them over when it is
+//! back (`adopt.lua`). Bounded: beyond, an open door stays open and the person is not remembered, a throttled one shuts.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crate::domain::{QueueTarget, UserId};
+
+/// People remembered at most: some 10 MB.
+pub(super) const MOST_PEOPLE: usize = 200_000;
+
+/// How somebody gets through without the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Passage {
+    /// As before: with the pass that ends then.
+    Again(u64),
+    /// For the first time, or anew because the pass from before is over.
+    New {
+        /// Whether the next call finds them, and the store will.
+        remembered: bool,
+    },
+    /// Not now.
+    Shut,
+}
+
+/// The people let through, with the expiry (s) of the pass each got last.
+#[derive(Debug)]
+pub(super) struct LetThrough {
+    people: Mutex<People>,
+    most_people: usize,
+    /// Targets that nobody has vouched for at most: anybody can ask for any id.
+    most_targets: usize,
+}
+
+#[derive(Debug, Default)]
+struct People {
+    targets: HashMap<QueueTarget, HashMap<UserId, u64>>,
+    count: usize,
+}
+
+impl LetThrough {
+    /// A memory of nobody yet.
+    pub(super) fn new(most_people: usize, most_targets: u64) -> Self {
+        let most_targets = usize::try_from(most_targets).unwrap_or(usize::MAX);
+        Self { people: Mutex::default(), most_people, most_targets }
+    }
+
+    /// An open door: everybody gets through, whether or not there is room to remember them. `known`: the target is one
+    /// that has a queue.
+    pub(super) fn pass(&self, target: QueueTarget, known: bool, user: UserId, expires_at: u64, now: u64) -> Passage {
+        let mut people = self.lock();
+        match people.live(target, user, now) {
+            Some(live) => Passage::Again(live),
+            None => Passage::New { remembered: self.remember(&mut people, target, known, user, expires_at) },
+        }
+    }
+
+    /// A narrow door: who is new needs a slot, and room to be remembered, or else they would take another each time.
+    pub(super) fn pass_narrow(
+        &self,
+        target: QueueTarget,
+        known: bool,
+        user: UserId,
+        (expires_at, now): (u64, u64),
+        take_slot: impl FnOnce() -> bool,
+    ) -> Passage {
+        let mut people = self.lock();
+        if let Some(live) = people.live(target, user, now) {
+            return Passage::Again(live);
+        }
+        if !self.has_room(&people, target, known, user) || !take_slot() {
+            return Passage::Shut;
+        }
+        Passage::New { remembered: self.remember(&mut people, target, known, user, expires_at) }
+    }
+
+    /// Somebody has given up what they had, and the store knows.
+    pub(super) fn forget(&self, target: QueueTarget, user: UserId) {
+        let mut people = self.lock();
+        if people.targets.get_mut(&target).is_some_and(|those| those.remove(&user).is_some()) {
+            people.count -= 1;
+        }
+    }
+
+    /// Everybody, who are then forgotten here.
+    pub(super) fn take(&self) -> HashMap<QueueTarget, Vec<(UserId, u64)>> {
+        let people = std::mem::take(&mut *self.lock());
+        people.targets.into_iter().map(|(target, those)| (target, those.into_iter().collect())).collect()
+    }
+
+    /// What could not be handed over; passes given meanwhile are newer.
+    pub(super) fn put_back(&self, target: QueueTarget, those: &[(UserId, u64)]) {
+        let mut people = self.lock();
+        for (user, expires_at) in those.iter().copied() {
+            let newer = people.targets.get(&target).is_some_and(|known| known.contains_key(&user));
+            if !newer {
+                self.remember(&mut people, target, true, user, expires_at);
+            }
+        }
+    }
+
+    fn has_room(&self, people: &People, target: QueueTarget, known: bool, user: UserId) -> bool {
+        match people.targets.get(&target) {
+            Some(those) if those.contains_key(&user) => true,
+            Some(_) => people.count < self.most_people,
+            None => people.count < self.most_people && (known || people.targets.len() < self.most_targets),
+        }
+    }
+
+    fn remember(&self, people: &mut People, target: QueueTarget, known: bool, user: UserId, expires_at: u64) -> bool {
+        if !self.has_room(people, target, known, user) {
+            return false;
+        }
+        if people.targets.entry(target).or_default().insert(user, expires_at).is_none() {
+            people.count += 1;
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, People> {
+        self.people.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl People {
+    fn live(&self, target: QueueTarget, user: UserId, now: u64) -> Option<u64> {
+        self.targets.get(&target)?.get(&user).copied().filter(|expires_at| *expires_at > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::QueueTargetType;
+
+    fn target(id: u64) -> QueueTarget {
+        QueueTarget::new(QueueTargetType::LimitedDrop, id).unwrap()
+    }
+
+    fn user(id: u64) -> UserId {
+        UserId::try_from(id).unwrap()
+    }
+
+    const REMEMBERED: Passage = Passage::New { remembered: true };
+    const FORGOTTEN: Passage = Passage::New { remembered: false };
+
+    #[test]
+    fn beyond_the_bound_an_open_door_stays_open_and_a_narrow_one_shuts() {
+        let through = LetThrough::new(2, 10);
+        assert_eq!(through.pass(target(1), true, user(1), 300, 0), REMEMBERED);
+        assert_eq!(through.pass(target(2), true, user(1), 300, 0), REMEMBERED, "each target for itself");
+        assert_eq!(through.pass(target(1), true, user(2), 300, 0), FORGOTTEN);
+        let slot = || panic!("nobody may take a slot who could not be remembered");
+        assert_eq!(through.pass_narrow(target(1), true, user(2), (300, 0), slot), Passage::Shut);
+        assert_eq!(through.pass(target(1), true, user(1), 360, 299), Passage::Again(300));
+        assert_eq!(through.pass(target(1), true, user(1), 600, 300), REMEMBERED, "anew, in the same room");
+        through.forget(target(1), user(1));
+        through.forget(target(1), user(1));
+        assert_eq!(through.pass_narrow(target(1), true, user(2), (300, 0), || true), REMEMBERED);
+        assert_eq!(through.take().len(), 2);
+        assert_eq!(through.take().len(), 0);
+    }
+
+    #[test]
+    fn made_up_targets_take_no_room_from_those_that_have_a_queue() {
+        let through = LetThrough::new(100, 3);
+        for id in 1..=10 {
+            let expected = if id <= 3 { REMEMBERED } else { FORGOTTEN };
+            assert_eq!(through.pass(target(id), false, user(1), 300, 0), expected);
+        }
+        assert_eq!(through.pass(target(42), true, user(1), 300, 0), REMEMBERED);
+    }
+
+    #[test]
+    fn what_is_put_back_does_not_hide_a_newer_pass() {
+        let through = LetThrough::new(100, 3);
+        through.pass(target(1), true, user(1), 300, 0);
+        let taken = through.take();
+        through.pass(target(1), true, user(1), 360, 60);
+        through.put_back(target(1), &taken[&target(1)]);
+        through.put_back(target(1), &[(user(2), 300)]);
+        let mut all = through.take().remove(&target(1)).unwrap();
+        all.sort_unstable_by_key(|(user, _)| user.get());
+        assert_eq!(all, [(user(1), 360), (user(2), 300)]);
+    }
+}

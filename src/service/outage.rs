@@ -1,0 +1,142 @@
+//! What people are told while the store gives no answer (DESIGN 5 "Failing well"), and what the store is told of it when
+//! it is back.
+
+use std::time::Duration;
+
+use super::{
+    Answer, QueueError, VirtualQueueService,
+    let_through::{LetThrough, MOST_PEOPLE, Passage},
+    throttle::Throttle,
+};
+use crate::{
+    config::{Config, OnFailure},
+    domain::{Pacing, QueuePosition, QueueStatus, QueueTarget, UserId},
+    metrics::Operation,
+    store::{MOST_ADOPTED_A_CALL, StoreError},
+};
+
+/// How a replica gets by without the store.
+#[derive(Debug)]
+pub(super) struct Outage {
+    door: Door,
+    pub(super) let_through: LetThrough,
+    tick: Duration,
+    /// When this replica began, on the monotonic clock.
+    began: Duration,
+}
+
+/// `redis.on_failure`.
+#[derive(Debug)]
+enum Door {
+    Open,
+    Throttled(Throttle),
+    Closed,
+}
+
+impl Outage {
+    pub(super) fn new(config: &Config, now: Duration) -> Self {
+        let pacing = Pacing { batch: config.queue.batch_size, tick_ms: config.queue.tick_ms };
+        let door = match config.redis.on_failure {
+            OnFailure::Open => Door::Open,
+            OnFailure::Throttle => Door::Throttled(Throttle::new(config.redis.replicas.unwrap_or(1), pacing)),
+            OnFailure::Closed => Door::Closed,
+        };
+        Self {
+            door,
+            let_through: LetThrough::new(MOST_PEOPLE, config.queue.max_active_targets),
+            tick: Duration::from_millis(config.queue.tick_ms),
+            began: now,
+        }
+    }
+
+    /// The store has told somebody where they stand.
+    pub(super) fn saw(&self, target: QueueTarget, position: &QueuePosition) {
+        if let Door::Throttled(throttle) = &self.door {
+            throttle.saw(target, position);
+        }
+    }
+}
+
+impl VirtualQueueService {
+    /// The answer where the store gave none. One that did not answer in time is asked again in a second: a hiccup opens
+    /// no door, however it is set. One that is away leaves it to `redis.on_failure`.
+    pub(super) fn without_store(
+        &self,
+        operation: Operation,
+        target: QueueTarget,
+        user: UserId,
+        error: &StoreError,
+    ) -> Result<Answer, QueueError> {
+        self.note(operation, target, error);
+        if *error == StoreError::TimedOut {
+            return Ok(wait(1));
+        }
+        let (known, pass) = (self.active.contains(target), self.stateless(target, user));
+        let (let_through, now_s) = (&self.outage.let_through, self.parts.clock.now_seconds());
+        let passage = match &self.outage.door {
+            Door::Closed => {
+                // Spread out, so that the crowd does not come back together.
+                return Err(QueueError::StoreUnavailable { retry_after_seconds: rand::random_range(1..=3) });
+            }
+            Door::Open => let_through.pass(target, known, user, pass.expires_at(), now_s),
+            Door::Throttled(throttle) => {
+                let now = self.parts.clock.monotonic();
+                // The last batch may have gone just before the store was lost, so the first share waits a tick.
+                let lost_at = self.parts.store.lost_at().unwrap_or_default().max(self.outage.began);
+                let slot = || now >= lost_at + self.outage.tick && throttle.take_slot(target, now);
+                let_through.pass_narrow(target, known, user, (pass.expires_at(), now_s), slot)
+            }
+        };
+        match (passage, &self.outage.door) {
+            (Passage::Again(expires_at), _) => Ok(Self::direct(self.parts.issuer.mint(target, user, expires_at), true)),
+            (Passage::New { remembered }, _) => {
+                self.count_direct(target);
+                if !remembered {
+                    self.parts.metrics.direct_not_remembered();
+                }
+                Ok(Self::direct(pass, true))
+            }
+            (Passage::Shut, Door::Throttled(throttle)) => Ok(wait(throttle.poll_after_seconds())),
+            (Passage::Shut, Door::Open | Door::Closed) => Ok(wait(1)),
+        }
+    }
+
+    /// Lets the store take over whom this replica let through without it.
+    pub(super) async fn hand_over_let_through(&self) {
+        if let Door::Throttled(throttle) = &self.outage.door
+            && !self.is_degraded()
+        {
+            throttle.retain(|target| self.active.contains(target));
+        }
+        // Known without asking: then nothing need be taken out and put back.
+        if self.is_degraded() {
+            return;
+        }
+        let let_through = &self.outage.let_through;
+        let (mut people, mut failed) = (0, None);
+        for (target, those) in let_through.take() {
+            for chunk in those.chunks(MOST_ADOPTED_A_CALL) {
+                if failed.is_none() {
+                    match self.parts.store.adopt(target, chunk).await {
+                        Ok(_) => people += chunk.len(),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+                if failed.is_some() {
+                    let_through.put_back(target, chunk);
+                }
+            }
+        }
+        if people > 0 {
+            tracing::info!(people, "the store has taken over whom we let through without it");
+        }
+        if let Some(error) = failed {
+            tracing::warn!(%error, "the store has not taken over everybody yet");
+        }
+    }
+}
+
+/// Wait, nobody knows behind how many; ask again in so many seconds.
+fn wait(seconds: u64) -> Answer {
+    Answer { status: QueueStatus::WaitingUnknown, poll_after_seconds: Some(seconds), paused: false, degraded: true }
+}

@@ -1,0 +1,208 @@
+//! Without the store: the three doors, who is remembered, and the hand-over when it is back.
+
+use super::*;
+use crate::{
+    config::OnFailure,
+    domain::{Pacing, QueuePosition},
+};
+
+fn away() -> Mood {
+    Mood::Fail(StoreError::Unavailable("refused".to_owned()))
+}
+
+fn throttled(batch: u64, replicas: u64) -> World {
+    let world = World::with(|config| {
+        config.queue.capacity = 1000;
+        config.queue.batch_size = batch;
+        config.redis.on_failure = OnFailure::Throttle;
+        config.redis.replicas = Some(replicas);
+    });
+    // Past the tick that a replica waits after its start.
+    world.pass_time(2);
+    world
+}
+
+impl World {
+    fn told_pass(&self, answer: &Result<Answer, QueueError>) -> Option<String> {
+        match &answer.as_ref().ok()?.status {
+            QueueStatus::Admitted(pass) | QueueStatus::DirectAdmitted(pass) => Some(pass.raw().to_owned()),
+            QueueStatus::Waiting(_) | QueueStatus::WaitingUnknown => None,
+        }
+    }
+
+    async fn ask(&self, id: u64) -> Result<Answer, QueueError> {
+        self.service.enter(drop_42(), user(id)).await
+    }
+}
+
+#[actix_rt::test]
+async fn whoever_was_let_through_comes_back_to_the_same_pass_and_no_place() {
+    let world = World::with(|config| config.queue.capacity = 100);
+    world.enter(1).await;
+    world.enter(2).await;
+    world.store.be(away());
+    let (waited, came) = (world.pass_of(1).await, world.told_pass(&world.ask(3).await).unwrap());
+    world.pass_time(90);
+    assert_eq!(world.pass_of(1).await, waited, "the same, byte for byte, also a minute later");
+    world.service.hand_over().await;
+    world.store.be(Mood::Answer);
+    // Nothing was lost by the hand-over that failed.
+    world.service.hand_over().await;
+    for (id, pass) in [(1, waited), (3, came)] {
+        let answer = world.service.status(drop_42(), user(id)).await;
+        assert_eq!((told(&answer), world.told_pass(&answer)), ("ADMITTED".to_owned(), Some(pass.clone())));
+        assert_eq!(world.buy(id, &pass).await, "bought");
+        assert_eq!(world.buy(id, &pass).await, "refused: Spent");
+        assert_eq!(world.poll(id).await, "NotInQueue");
+    }
+    assert_eq!(world.poll(2).await, "WAITING 2", "whoever did not ask meanwhile waits on");
+    let stats = world.store.stats(drop_42()).await.unwrap();
+    assert_eq!((stats.direct, stats.waiting, stats.issued, stats.consumed), (2, 1, 2, 2));
+    let calls = world.store.calls();
+    world.service.hand_over().await;
+    assert_eq!(world.store.calls(), calls, "handed over once");
+    world.books_balance().await;
+}
+
+#[actix_rt::test]
+async fn a_crowd_is_handed_over_in_chunks_and_what_fails_stays_to_be_handed_over() {
+    let world = World::with(|config| config.queue.capacity = 1000);
+    for id in 1..=600 {
+        world.enter(id).await;
+    }
+    world.store.be(away());
+    for id in 1..=600 {
+        world.poll(id).await;
+    }
+    world.store.be(Mood::Fail(StoreError::TimedOut));
+    world.service.hand_over_let_through().await;
+    world.store.be(Mood::Answer);
+    let calls = world.store.calls();
+    world.service.hand_over_let_through().await;
+    assert_eq!(world.store.calls() - calls, 3, "250 at a time");
+    let stats = world.store.stats(drop_42()).await.unwrap();
+    assert_eq!((stats.waiting, stats.issued), (0, 600));
+}
+
+#[actix_rt::test]
+async fn whoever_has_left_since_is_not_handed_over() {
+    let world = World::with(|config| config.queue.capacity = 100);
+    world.enter(1).await;
+    world.enter(2).await;
+    world.store.be(away());
+    world.poll(1).await;
+    world.store.be(Mood::Answer);
+    world.service.leave(drop_42(), user(1)).await.unwrap();
+    world.service.hand_over().await;
+    assert_eq!(world.poll(1).await, "NotInQueue");
+    let stats = world.store.stats(drop_42()).await.unwrap();
+    assert_eq!((stats.left, stats.issued), (1, 0));
+}
+
+#[actix_rt::test]
+async fn a_closed_door_is_closed_to_whoever_comes_and_polls_and_not_to_purchases() {
+    let world = World::with(|config| config.redis.on_failure = OnFailure::Closed);
+    world.enter(7).await;
+    world.pass_time(2);
+    world.tick().await;
+    let pass = world.pass_of(7).await;
+    world.store.be(away());
+    for answer in [world.ask(8).await, world.service.status(drop_42(), user(7)).await] {
+        let Err(QueueError::StoreUnavailable { retry_after_seconds }) = answer else { panic!("{answer:?}") };
+        assert!((1..=3).contains(&retry_after_seconds));
+    }
+    assert!(world.keys.verify(drop_42(), user(7), &pass, world.clock.now_seconds()).is_ok());
+    world.store.be(Mood::Fail(StoreError::TimedOut));
+    assert_eq!(told(&world.ask(8).await), "WAITING", "a hiccup closes no door either");
+    let text = world.metrics.render();
+    assert!(text.contains(r#"virtual_queue_redis_degraded_total{operation="enter"} 2"#), "{text}");
+    world.store.be(Mood::Answer);
+    assert_eq!(world.poll(7).await, "ADMITTED");
+}
+
+#[actix_rt::test]
+async fn a_throttled_door_lets_the_share_through_each_tick_and_nobody_twice() {
+    let world = throttled(6, 3);
+    world.enter(1).await;
+    world.store.be(away());
+    for tick in 0..3 {
+        let answers: Vec<_> = futures_util::future::join_all((1..=10).map(|id| world.ask(id))).await;
+        let through: Vec<usize> = (0..10).filter(|at| world.told_pass(&answers[*at]).is_some()).collect();
+        // Two more each tick, and those from before still hold the same passes.
+        assert_eq!(through, (0..2 * (tick + 1)).collect::<Vec<_>>());
+        for answer in &answers[through.len()..] {
+            let wait = answer.as_ref().unwrap();
+            assert_eq!(
+                *wait,
+                Answer {
+                    status: QueueStatus::WaitingUnknown,
+                    poll_after_seconds: Some(2),
+                    paused: false,
+                    degraded: true
+                }
+            );
+        }
+        world.pass_time(2);
+    }
+    world.store.be(Mood::Fail(StoreError::TimedOut));
+    assert_eq!(told(&world.ask(99).await), "WAITING", "a hiccup opens no door");
+    world.store.be(Mood::Answer);
+    world.service.hand_over().await;
+    let stats = world.store.stats(drop_42()).await.unwrap();
+    assert_eq!((stats.direct, stats.issued, stats.waiting), (6, 6, 0));
+    world.books_balance().await;
+}
+
+#[actix_rt::test]
+async fn a_throttled_door_stays_shut_for_a_tick_after_the_replica_began() {
+    let world = World::with(|config| {
+        config.redis.on_failure = OnFailure::Throttle;
+        config.redis.replicas = Some(1);
+    });
+    world.store.be(away());
+    world.machine.advance(Duration::from_millis(1999));
+    assert_eq!(told(&world.ask(1).await), "WAITING", "another replica's batch may just have gone");
+    world.machine.advance(Duration::from_millis(1));
+    assert_eq!(told(&world.ask(1).await), "DIRECT_ADMITTED");
+}
+
+/// Three replicas, people who come at any of them at any time: what the whole lets through, on one clock.
+#[actix_rt::test]
+async fn three_throttled_replicas_let_no_more_than_the_target_through_in_any_window_of_a_tick() {
+    let replicas: Vec<World> = (0..3).map(|_| throttled(10, 3)).collect();
+    replicas.iter().for_each(|replica| replica.store.be(away()));
+    let (mut through, mut asking) = (Vec::new(), 0u64);
+    for at in (0..12_000u64).step_by(100) {
+        for _ in 0..4 {
+            // A walk that meets every replica in an uneven order.
+            asking += 1;
+            let replica = &replicas[(asking * asking / 7 % 3) as usize];
+            if told(&replica.ask(asking).await) == "DIRECT_ADMITTED" {
+                through.push(at);
+            }
+        }
+        replicas.iter().for_each(|replica| replica.machine.advance(Duration::from_millis(100)));
+    }
+    for (i, start) in through.iter().enumerate() {
+        let within = through[i..].iter().take_while(|at| **at < start + 2000).count();
+        assert!(within <= 10, "{within} from {start}: {through:?}");
+    }
+    assert!(through.len() >= 50, "and close to it: {}", through.len());
+}
+
+#[actix_rt::test]
+async fn a_pause_and_a_pace_of_the_operator_hold_without_the_store() {
+    let world = throttled(6, 3);
+    let position = QueuePosition {
+        seq: 1,
+        ahead: 0,
+        pacing: Pacing { batch: 3, tick_ms: 2000 },
+        next_tick_in_ms: 0,
+        paused: false,
+        moving: true,
+    };
+    world.service.outage.saw(drop_42(), &position);
+    world.store.be(away());
+    let answers = [told(&world.ask(1).await), told(&world.ask(2).await)];
+    assert_eq!(answers, ["DIRECT_ADMITTED", "WAITING"]);
+}

@@ -1,0 +1,165 @@
+//! `redis.on_failure = throttle`: how many a replica lets through while the store is away.
+//!
+//! Replicas cannot talk to each other then, so each takes a fixed share: in any window of a tick at most
+//! `batch / replicas` people a target, rounded down. All shares together are never more than the batch, whatever the
+//! windows; the remainder (under one person a replica and tick) is given up for that.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crate::domain::{Pacing, QueuePosition, QueueTarget};
+
+/// The doors of one replica.
+#[derive(Debug)]
+pub(super) struct Throttle {
+    replicas: u64,
+    configured: Pacing,
+    doors: Mutex<HashMap<QueueTarget, Door>>,
+}
+
+/// One target's door.
+#[derive(Debug, Default)]
+struct Door {
+    /// What the store last said of the pace, where an operator may have changed it; `None` in it: paused.
+    last_seen: Option<Option<Pacing>>,
+    /// (when on the monotonic clock, people) let through within the last window.
+    recent: VecDeque<(Duration, u64)>,
+}
+
+impl Throttle {
+    /// Shut doors, for one of so many replicas.
+    pub(super) fn new(replicas: u64, configured: Pacing) -> Self {
+        Self { replicas: replicas.max(1), configured, doors: Mutex::default() }
+    }
+
+    /// The store is there and has told somebody where they stand: that is the pace to keep to without it.
+    pub(super) fn saw(&self, target: QueueTarget, position: &QueuePosition) {
+        let pace = (!position.paused).then_some(position.pacing);
+        let mut doors = self.lock();
+        if pace != Some(self.configured) || doors.contains_key(&target) {
+            doors.entry(target).or_default().last_seen = Some(pace);
+        }
+    }
+
+    /// Forgets the targets that have no queue.
+    pub(super) fn retain(&self, has_queue: impl Fn(QueueTarget) -> bool) {
+        self.lock().retain(|target, _| has_queue(*target));
+    }
+
+    /// Takes a slot at this door, if one is free.
+    pub(super) fn take_slot(&self, target: QueueTarget, now: Duration) -> bool {
+        let mut doors = self.lock();
+        let door = doors.entry(target).or_default();
+        let Some(pace) = door.last_seen.unwrap_or(Some(self.configured)) else { return false };
+        let (share, window) = share(pace, self.replicas);
+        while door.recent.front().is_some_and(|(at, _)| *at + window <= now) {
+            door.recent.pop_front();
+        }
+        if door.recent.iter().map(|(_, people)| people).sum::<u64>() >= share {
+            return false;
+        }
+        match door.recent.back_mut() {
+            Some((at, people)) if *at == now => *people += 1,
+            _ => door.recent.push_back((now, 1)),
+        }
+        true
+    }
+
+    /// Whole seconds until asking again is worth while: a tick.
+    pub(super) fn poll_after_seconds(&self) -> u64 {
+        self.configured.tick_ms.div_ceil(1000).max(1)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<QueueTarget, Door>> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// People, and the window in which a replica lets so many through. Where a batch is smaller than the number of replicas
+/// (an operator's override; the configuration forbids it) it is one person in so many ticks as keep the long-term rate.
+fn share(pace: Pacing, replicas: u64) -> (u64, Duration) {
+    let tick = Duration::from_millis(pace.tick_ms);
+    match (pace.batch, pace.batch / replicas) {
+        (0, _) => (0, tick),
+        (batch, 0) => (1, tick.saturating_mul(u32::try_from(replicas.div_ceil(batch)).unwrap_or(u32::MAX))),
+        (_, share) => (share, tick),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::QueueTargetType;
+
+    fn target(id: u64) -> QueueTarget {
+        QueueTarget::new(QueueTargetType::LimitedDrop, id).unwrap()
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// When people got through who asked at these times (ms, which replica).
+    fn through(batch: u64, replicas: u64, asked: &[(u64, usize)]) -> Vec<u64> {
+        let doors: Vec<Throttle> =
+            (0..replicas).map(|_| Throttle::new(replicas, Pacing { batch, tick_ms: 2000 })).collect();
+        let took = |(at, replica): &&(u64, usize)| doors[replica % doors.len()].take_slot(target(42), ms(*at));
+        asked.iter().filter(took).map(|(at, _)| *at).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn all_replicas_together_never_let_more_than_a_batch_through_in_any_window(
+            batch in 3u64..40,
+            replicas in 1u64..4,
+            mut asked in prop::collection::vec((0u64..10_000, 0usize..3), 0..400),
+        ) {
+            asked.sort_unstable();
+            let through = through(batch, replicas, &asked);
+            for (i, start) in through.iter().enumerate() {
+                let within = through[i..].iter().take_while(|at| **at < start + 2000).count() as u64;
+                prop_assert!(within <= batch, "{within} from {start}: {through:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_crowd_gets_the_whole_share_first_come_first_served_each_tick() {
+        let crowd: Vec<(u64, usize)> = (0..10_000).step_by(5).flat_map(|at| (0..3).map(move |of| (at, of))).collect();
+        let through = through(100, 3, &crowd);
+        for tick in 0..5 {
+            let within = through.iter().filter(|at| (tick * 2000..(tick + 1) * 2000).contains(*at)).count();
+            assert_eq!(within, 99, "a third rounded down, three times: {through:?}");
+        }
+        assert!(through.iter().take(99).all(|at| *at < 200), "at once, not spread");
+    }
+
+    #[test]
+    fn each_target_has_a_door_of_its_own_and_the_operators_pace() {
+        let throttle = Throttle::new(3, Pacing { batch: 6, tick_ms: 2000 });
+        let told = |batch, paused| QueuePosition {
+            seq: 1,
+            ahead: 0,
+            pacing: Pacing { batch, tick_ms: 2000 },
+            next_tick_in_ms: 0,
+            paused,
+            moving: !paused,
+        };
+        let slots = |id, at| (0..50).filter(|_| throttle.take_slot(target(id), ms(at))).count();
+        assert_eq!((slots(1, 0), slots(2, 0), slots(1, 1999), slots(1, 2000)), (2, 2, 0, 2));
+        throttle.saw(target(1), &told(30, false));
+        throttle.saw(target(2), &told(6, true));
+        assert_eq!((slots(1, 4000), slots(2, 4000)), (10, 0), "more where the operator said so, nobody while paused");
+        throttle.saw(target(2), &told(1, false));
+        assert_eq!((slots(2, 10_000), slots(2, 15_999), slots(2, 16_000)), (1, 0, 1), "one person in three ticks");
+        throttle.saw(target(2), &told(0, false));
+        assert_eq!(slots(2, 60_000), 0);
+        throttle.retain(|target| target.id() == 1);
+        assert_eq!(slots(2, 70_000), 2, "forgotten with its queue");
+    }
+}
