@@ -170,7 +170,6 @@ fn an_unknown_key_in_a_file_is_a_mistake() {
         ("[queues]\ntick_ms = 1", "queues.tick_ms"),
         ("[queue.tick_ms2]\na = 1", "queue.tick_ms2"),
         ("[redis]\nsentinel_master = 'a'", "redis.sentinel_master"),
-        ("[redis]\nreplicas = 2", "redis.replicas"),
     ] {
         let found = mistakes(toml, &[]);
         assert!(found.len() == 1 && found[0].starts_with(&format!("{key}: is not a setting")), "{toml}: {found:?}");

@@ -3,16 +3,20 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and tells what it measured")]
 
 mod bad_input;
+mod documents;
 mod forward_auth;
 mod invariants;
 mod layers;
 mod life;
 mod load_shedding;
 mod nginx;
+mod outage_modes;
 mod outages;
+mod proxy;
 mod purchases;
 mod queueing;
 mod redis_server;
+mod replica_faults;
 mod server;
 mod stand;
 mod store_contract;

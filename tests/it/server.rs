@@ -122,8 +122,22 @@ impl Server {
 
     /// SIGTERM, as an orchestrator sends it.
     pub(crate) fn terminate(&self) {
-        let done = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill(1)");
-        assert!(done.success());
+        self.signal("-TERM");
+    }
+
+    /// Freezes: connections stay open and nothing answers.
+    pub(crate) fn stop(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Thaws.
+    pub(crate) fn cont(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status().expect("kill(1)");
+        assert!(done.success(), "kill {signal}: {done}");
     }
 
     /// Waits for its end.

@@ -169,6 +169,13 @@ async fn the_examples_of_leaving_buying_and_the_books_are_true() {
     let spent = redis.run(&scripts::SETTLE, 1_000_000, &["7", &expiry, "n1", "spent"]).await;
     is_the_example(&scripts::SETTLE, &spent);
 
+    let mut redis = Bare::open().await;
+    redis.enter(1_000_000, [7, 9]).await;
+    redis.run(&scripts::CLAIM, 980_000, &["9", "1280", "n", "15000"]).await;
+    redis.run(&scripts::SETTLE, 980_000, &["9", "1280", "n", "spent"]).await;
+    let adopted = redis.run(&scripts::ADOPT, 1_000_000, &["7", "1300", "8", "1300", "9", "1280"]).await;
+    is_the_example(&scripts::ADOPT, &adopted);
+
     let mut register = ::redis::cmd("EVAL");
     register.arg(scripts::REGISTER.source()).arg(1).arg("queue:active");
     let mut ask = async |target: &str, limit: u64| {
@@ -250,6 +257,7 @@ async fn calls_that_find_nobody_write_nothing() {
     redis.run(&scripts::EVICT, 1_000_000, &[]).await;
     redis.run(&scripts::ADMIT, 1_000_000, &[]).await;
     redis.run(&scripts::DIRECT, 1_000_000, &["5"]).await;
+    redis.run(&scripts::ADOPT, 1_000_000, &["1", "1300"]).await;
     assert_eq!(redis.run(&scripts::SETTLE, 1_000_000, &["1", "900", "n", "back"]).await, [1_000_000, 0]);
     assert_eq!(redis.run(&scripts::CLAIM, 1_000_000, &["1", "900", "n", "15000"]).await, [1_000_000, 4]);
     assert_eq!(redis.ask::<i64>(&["DBSIZE"]).await, 0);
@@ -259,6 +267,7 @@ async fn calls_that_find_nobody_write_nothing() {
     assert!(before > 0);
     redis.run(&scripts::STATUS, 1_000_000, &["8", "9"]).await;
     redis.run(&scripts::LEAVE, 1_000_000, &["8"]).await;
+    redis.run(&scripts::ADOPT, 1_000_000, &["8", "1000"]).await;
     redis.run(&scripts::STATS, 1_000_000, &[]).await;
     assert_eq!(redis.writes().await, before);
 }

@@ -1,0 +1,172 @@
+//! Something between a server and its Redis that cuts, delays or swallows what passes.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
+    },
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use crate::redis_server::RedisServer;
+
+/// A TCP proxy before one Redis, on a port of its own. Everything passes until told otherwise.
+pub(crate) struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    redis: u16,
+    delay_ms: AtomicU64,
+    is_cut: AtomicBool,
+    is_blocked: AtomicBool,
+    is_over: AtomicBool,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+impl Proxy {
+    pub(crate) fn before(redis: &RedisServer) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("its address").port();
+        let shared = Arc::new(Shared {
+            redis: redis.port(),
+            delay_ms: AtomicU64::new(0),
+            is_cut: AtomicBool::new(false),
+            is_blocked: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            open: Mutex::default(),
+        });
+        let of_listener = shared.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                if of_listener.is_over.load(Ordering::SeqCst) {
+                    return;
+                }
+                // A connection that cannot be made is dropped, and so closed.
+                if !of_listener.is_cut.load(Ordering::SeqCst) {
+                    let _ = join(&of_listener, client);
+                }
+            }
+        });
+        Self { port, shared }
+    }
+
+    /// How `redis.url` names it.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// From now on every answer comes so much later: a round trip that is this slow.
+    pub(crate) fn delay(&self, by: Duration) {
+        self.shared.delay_ms.store(by.as_millis() as u64, Ordering::SeqCst);
+    }
+
+    /// Ends every connection, and lets none be made.
+    pub(crate) fn cut(&self) {
+        self.shared.is_cut.store(true, Ordering::SeqCst);
+        self.shared.end_all();
+    }
+
+    /// Holds back everything, with connections left open: a network that leads nowhere.
+    pub(crate) fn block(&self) {
+        self.shared.is_blocked.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes all that back.
+    pub(crate) fn heal(&self) {
+        self.delay(Duration::ZERO);
+        self.shared.is_cut.store(false, Ordering::SeqCst);
+        self.shared.is_blocked.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::SeqCst);
+        self.shared.is_blocked.store(false, Ordering::SeqCst);
+        self.shared.end_all();
+        // Wakes the listener, which then sees that it is over.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+impl Shared {
+    fn end_all(&self) {
+        for stream in self.open.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn join(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
+    let redis = TcpStream::connect(("127.0.0.1", shared.redis))?;
+    for stream in [&client, &redis] {
+        stream.set_nodelay(true)?;
+        shared.open.lock().unwrap().push(stream.try_clone()?);
+    }
+    pass_on(shared, client.try_clone()?, redis.try_clone()?, false);
+    pass_on(shared, redis, client, true);
+    Ok(())
+}
+
+/// One direction: what is read now is written when its time has come, and does not wait for what was read before it.
+fn pass_on(shared: &Arc<Shared>, mut from: TcpStream, mut to: TcpStream, is_answer: bool) {
+    let (send, receive) = mpsc::channel::<(Instant, Vec<u8>)>();
+    let of_reader = shared.clone();
+    std::thread::spawn(move || {
+        let mut chunk = [0; 16 * 1024];
+        while let Ok(read @ 1..) = from.read(&mut chunk) {
+            let delay = if is_answer { of_reader.delay_ms.load(Ordering::SeqCst) } else { 0 };
+            if send.send((now() + Duration::from_millis(delay), chunk[..read].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+    let of_writer = shared.clone();
+    std::thread::spawn(move || {
+        for (due, bytes) in receive {
+            sleep(due.saturating_duration_since(now()));
+            while of_writer.is_blocked.load(Ordering::SeqCst) {
+                sleep(Duration::from_millis(5));
+            }
+            if to.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
+
+#[expect(clippy::disallowed_methods, reason = "a thread of the test's own, on no runtime")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[test]
+fn the_proxy_delays_blocks_and_cuts() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::before(&redis);
+    let client = redis::Client::open(proxy.url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let ping = |connection: &mut redis::Connection| {
+        let began = now();
+        redis::cmd("PING").query::<String>(connection).map(|_| began.elapsed())
+    };
+    assert!(ping(&mut connection).unwrap() < Duration::from_millis(100));
+    proxy.delay(Duration::from_millis(150));
+    assert!(ping(&mut connection).unwrap() >= Duration::from_millis(150));
+    proxy.heal();
+    proxy.block();
+    connection.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert!(ping(&mut connection).unwrap_err().is_timeout());
+    proxy.heal();
+    proxy.cut();
+    assert!(client.get_connection_with_timeout(Duration::from_secs(1)).is_err());
+    proxy.heal();
+    assert!(ping(&mut client.get_connection().unwrap()).is_ok());
+}
