@@ -234,14 +234,9 @@ impl VirtualQueueService {
 
     /// The flag is off: a pass without a place.
     fn flag_is_off(&self, target: QueueTarget, user: UserId) -> Answer {
-        let pass = self.stateless(target, user);
         self.count_direct(target);
-        Self::direct(pass, false)
-    }
-
-    fn stateless(&self, target: QueueTarget, user: UserId) -> EntryToken {
         let now = self.parts.clock.now_seconds();
-        self.parts.issuer.mint_stateless(target, user, now, self.token_ttl_seconds)
+        Self::direct(self.parts.issuer.mint_stateless(target, user, now, self.token_ttl_seconds), false)
     }
 
     fn direct(pass: EntryToken, degraded: bool) -> Answer {

@@ -13,6 +13,7 @@ use crate::{
     domain::{Pacing, QueuePosition, QueueStatus, QueueTarget, UserId},
     metrics::Operation,
     store::{MOST_ADOPTED_A_CALL, StoreError},
+    token::stateless_expiry,
 };
 
 /// How a replica gets by without the store.
@@ -71,46 +72,46 @@ impl VirtualQueueService {
         if *error == StoreError::TimedOut {
             return Ok(wait(1));
         }
-        let (known, pass) = (self.active.contains(target), self.stateless(target, user));
-        let (let_through, now_s) = (&self.outage.let_through, self.parts.clock.now_seconds());
+        let known = self.active.contains(target);
+        let now_s = self.parts.clock.now_seconds();
+        let expires_at = stateless_expiry(now_s, self.token_ttl_seconds);
+        let let_through = &self.outage.let_through;
         let passage = match &self.outage.door {
             Door::Closed => {
                 // Spread out, so that the crowd does not come back together.
                 return Err(QueueError::StoreUnavailable { retry_after_seconds: rand::random_range(1..=3) });
             }
-            Door::Open => let_through.pass(target, known, user, pass.expires_at(), now_s),
+            Door::Open => let_through.pass(target, known, user, expires_at, now_s),
             Door::Throttled(throttle) => {
                 let now = self.parts.clock.monotonic();
                 // The last batch may have gone just before the store was lost, so the first share waits a tick.
                 let lost_at = self.parts.store.lost_at().unwrap_or_default().max(self.outage.began);
                 let slot = || now >= lost_at + self.outage.tick && throttle.take_slot(target, now);
-                let_through.pass_narrow(target, known, user, (pass.expires_at(), now_s), slot)
+                let_through.pass_narrow(target, known, user, (expires_at, now_s), slot)
             }
         };
-        match (passage, &self.outage.door) {
-            (Passage::Again(expires_at), _) => Ok(Self::direct(self.parts.issuer.mint(target, user, expires_at), true)),
-            (Passage::New { remembered }, _) => {
+        let expires_at = match passage {
+            Passage::Again(expires_at) => expires_at,
+            Passage::New { remembered } => {
                 self.count_direct(target);
                 if !remembered {
                     self.parts.metrics.direct_not_remembered();
                 }
-                Ok(Self::direct(pass, true))
+                expires_at
             }
-            (Passage::Shut, Door::Throttled(throttle)) => Ok(wait(throttle.poll_after_seconds())),
-            (Passage::Shut, Door::Open | Door::Closed) => Ok(wait(1)),
-        }
+            Passage::Shut => return Ok(wait(self.outage.tick.as_secs_f64().ceil() as u64)),
+        };
+        Ok(Self::direct(self.parts.issuer.mint(target, user, expires_at), true))
     }
 
     /// Lets the store take over whom this replica let through without it.
     pub(super) async fn hand_over_let_through(&self) {
-        if let Door::Throttled(throttle) = &self.outage.door
-            && !self.is_degraded()
-        {
-            throttle.retain(|target| self.active.contains(target));
-        }
         // Known without asking: then nothing need be taken out and put back.
         if self.is_degraded() {
             return;
+        }
+        if let Door::Throttled(throttle) = &self.outage.door {
+            throttle.retain(|target| self.active.contains(target));
         }
         let let_through = &self.outage.let_through;
         let (mut people, mut failed) = (0, None);

@@ -68,11 +68,6 @@ impl Throttle {
         true
     }
 
-    /// Whole seconds until asking again is worth while: a tick.
-    pub(super) fn poll_after_seconds(&self) -> u64 {
-        self.configured.tick_ms.div_ceil(1000).max(1)
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<QueueTarget, Door>> {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -20,10 +20,14 @@ pub trait EntryTokenIssuer: Send + Sync {
     /// down to a whole minute, so that asking again gives the same pass (TDD: `mintStateless`). Lifetimes under
     /// five minutes are rounded to a fifth of themselves instead.
     fn mint_stateless(&self, target: QueueTarget, user: UserId, now_seconds: u64, ttl_seconds: u64) -> EntryToken {
-        let step = (ttl_seconds / 5).clamp(1, 60);
-        let expires_at = (now_seconds + ttl_seconds) / step * step;
-        self.mint(target, user, expires_at)
+        self.mint(target, user, stateless_expiry(now_seconds, ttl_seconds))
     }
+}
+
+/// When a direct pass given now ends: see [`EntryTokenIssuer::mint_stateless`].
+pub(crate) fn stateless_expiry(now_seconds: u64, ttl_seconds: u64) -> u64 {
+    let step = (ttl_seconds / 5).clamp(1, 60);
+    (now_seconds + ttl_seconds) / step * step
 }
 
 /// Checks passes (TDD: `EntryTokenGuard`). No store is asked.

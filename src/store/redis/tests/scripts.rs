@@ -170,7 +170,8 @@ async fn the_examples_of_leaving_buying_and_the_books_are_true() {
     is_the_example(&scripts::SETTLE, &spent);
 
     let mut redis = Bare::open().await;
-    redis.enter(1_000_000, [7, 9]).await;
+    redis.enter(1_000_000, 7..=7).await;
+    redis.enter(1_000_000, 9..=9).await;
     redis.run(&scripts::CLAIM, 980_000, &["9", "1280", "n", "15000"]).await;
     redis.run(&scripts::SETTLE, 980_000, &["9", "1280", "n", "spent"]).await;
     let adopted = redis.run(&scripts::ADOPT, 1_000_000, &["7", "1300", "8", "1300", "9", "1280"]).await;
