@@ -111,7 +111,7 @@ impl VirtualQueueStore for FaultyStore {
         self.reached().await?.retire(target).await
     }
     fn is_degraded(&self) -> bool {
-        matches!(*self.mood.lock().unwrap(), Mood::Fail(_))
+        matches!(*self.mood.lock().unwrap(), Mood::Fail(StoreError::Unavailable(_)))
     }
     fn lost_at(&self) -> Option<Duration> {
         self.inner.lost_at()
