@@ -1,6 +1,7 @@
 //! What a person who comes, polls or leaves is told (TDD: `VirtualQueueDomainService`).
 //!
-//! Here, and only here: the flag branch (off: straight through) and what happens without the store ([`outage`]). Not here: how the queue works ([`crate::store`]), how an answer looks in HTTP ([`crate::http`]).
+//! Here, and only here: the flag branch (off: straight through) and what happens without the store (`outage`). Not
+//! here: how the queue works ([`crate::store`]), how an answer looks in HTTP ([`crate::http`]).
 
 mod active;
 mod direct;
