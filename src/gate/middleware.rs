@@ -136,7 +136,7 @@ impl EntryTokenGate {
         self
     }
 
-    /// Other purchase routes than the PRD's two.
+    /// Other purchase routes than the PRD's two. Their patterns are of the whole path, whatever scope the gate is in.
     #[must_use]
     pub fn routes(mut self, routes: GatedRoutes) -> Self {
         self.routes = Arc::new(routes);
