@@ -57,6 +57,9 @@ need redis-server redis-server
 need nginx nginx
 # A library to preload; the command comes with it.
 need faketime faketime
+# They run the samples in docs/pass-format.md.
+need python3 python3
+need node nodejs
 
 cargo test --locked --all-targets --no-fail-fast "${run[@]}"
 cargo test --locked --doc

@@ -57,6 +57,11 @@ use crate::{
     flags::{FeatureFlagEvaluator, Reach},
 };
 
+/// The code on the page about the library, so that it is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/integrations/library.md")]
+struct LibraryPage;
+
 /// A flag that is on for everybody, for applications that have none.
 #[derive(Debug, Clone, Copy)]
 pub struct AlwaysOn;
