@@ -156,7 +156,7 @@ impl Sale {
 
     /// A purchase that does not reach the shop.
     async fn refused(&mut self) -> (u16, String) {
-        let reply = self.buy().await.unwrap();
+        let reply = timeout(LIMIT, self.buy()).await.expect("refused without the shop").unwrap();
         assert!(self.shop.try_recv().is_err(), "a purchase reached the shop and was refused then");
         let (status, code) = reply.refusal();
         (status, code.to_owned())
@@ -230,12 +230,11 @@ async fn of_fifty_purchases_at_once_with_one_pass_one_reaches_the_shop() {
     let mut buying: Vec<_> = (0..50).map(|_| sale.buy()).collect();
     let visit = sale.visit().await;
     // The shop has not answered: whoever is answered was refused.
-    let mut refused = 0;
-    while refused < 49 {
-        let (reply, at, _) = futures_util::future::select_all(&mut buying).await;
+    for _ in 0..49 {
+        let next = timeout(LIMIT, futures_util::future::select_all(&mut buying)).await;
+        let (reply, at, _) = next.expect("all but one are refused while the shop is at work");
         drop(buying.swap_remove(at));
         assert_eq!(reply.unwrap().refusal(), IN_USE);
-        refused += 1;
     }
     visit.answer(BOUGHT);
     let replies = join_all(buying).await;
