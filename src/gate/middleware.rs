@@ -155,7 +155,8 @@ impl EntryTokenGate {
         self.store.clone().map(|store| SingleUse {
             store,
             metrics: self.metrics.clone(),
-            retries: u32::try_from(self.lease.as_millis() / self.retry_pause.as_millis().max(1)).unwrap_or(u32::MAX),
+            clock: self.clock.clone(),
+            lease: self.lease,
             retry_pause: self.retry_pause,
             retrying: self.retrying.clone(),
         })

@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::refusal::Refusal;
 use crate::{
+    clock::StoreClock,
     domain::PassClaims,
     metrics::{Metrics, Operation},
     store::{Claim, Settlement, StoreError, VirtualQueueStore},
@@ -22,8 +23,10 @@ pub struct NoAnswerFromShop;
 pub(super) struct SingleUse {
     pub(super) store: Arc<dyn VirtualQueueStore>,
     pub(super) metrics: Arc<Metrics>,
-    /// How often settling is tried again, and how long apart.
-    pub(super) retries: u32,
+    pub(super) clock: StoreClock,
+    /// How long the store lets a claim hold.
+    pub(super) lease: Duration,
+    /// From one try to settle to the next.
     pub(super) retry_pause: Duration,
     /// Settlements that may be waiting for another try at a time.
     pub(super) retrying: Arc<Semaphore>,
@@ -100,9 +103,18 @@ impl Claimed {
             tracing::warn!(target_id = %self.pass.target, "too many settlements are waiting: left to the lease");
             return;
         };
+        // Giving back is the lease's to do after a while. A pass that bought must be known to have, for as long as it lives.
+        let worth_it = match how {
+            Settlement::GivenBack => self.with.lease,
+            Settlement::Spent => self
+                .with
+                .lease
+                .max(Duration::from_secs(self.pass.expires_at.saturating_sub(self.with.clock.now_seconds()))),
+        };
+        let tries = worth_it.as_millis() / self.with.retry_pause.as_millis().max(1);
         actix_rt::spawn(async move {
             let _permit = permit;
-            for _ in 0..self.with.retries {
+            for _ in 0..tries {
                 tokio::time::sleep(self.with.retry_pause).await;
                 if self.try_settle(how).await {
                     return;
