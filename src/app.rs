@@ -14,6 +14,7 @@ use actix_rt::{Arbiter, task::JoinHandle};
 use actix_web::{
     App as WebApp, HttpServer,
     dev::ServerHandle,
+    middleware::from_fn,
     web::{self, Data},
 };
 
@@ -27,6 +28,7 @@ use crate::{
     gate::{EntryTokenGate, GatedRoutes},
     http::{self, HttpOptions, HttpState, Lifecycle},
     metrics::Metrics,
+    proxy::{self, Proxy, ProxySettings},
     service::{ServiceParts, VirtualQueueService},
     store::{QueueRules, VirtualQueueStore, embedded::EmbeddedStore, redis::RedisStore},
     token::Keyring,
@@ -130,12 +132,14 @@ impl App {
         let pumps = start_pumps(config, &pump_thread, &stores.queue, &clock, &metrics, &service);
 
         let gate = gate(config, keyring, flags.clone(), &clock, &metrics, stores.queue);
-        let shop = match config.demo_shop.enabled {
-            Some(true) => {
+        let shop = match (&config.upstream.url, config.demo_shop.enabled) {
+            (Some(url), _) => Shop::Upstream(ProxySettings::new(url, &config.upstream, config.token.cookie)),
+            (None, Some(true)) => {
                 let database = Database::open(config.demo_shop.database.as_deref())?;
-                Some(Data::new(ShopService::new(database, stores.stock, clock.clone(), config.demo_shop.stock)))
+                let stock = config.demo_shop.stock;
+                Shop::Demo(Data::new(ShopService::new(database, stores.stock, clock.clone(), stock)))
             }
-            Some(false) | None => None,
+            (None, Some(false) | None) => Shop::None,
         };
         let lifecycle = Arc::new(Lifecycle::new());
         let options = HttpOptions::from_config(config);
@@ -148,7 +152,7 @@ impl App {
             lifecycle: lifecycle.clone(),
             options,
         });
-        let (address, servers) = listen(config, &state, &gate, shop.as_ref())?;
+        let (address, servers) = listen(config, &state, &gate, &shop)?;
         lifecycle.serving();
         let drain = Duration::from_secs(config.server.drain_seconds);
         Ok(Self { address, lifecycle, drain, servers, flag_loop, pumps, pump_thread, service })
@@ -273,6 +277,17 @@ fn gate(
     if config.token.single_use { gate.single_use(store) } else { gate }
 }
 
+/// What stands behind the gate.
+#[derive(Clone)]
+enum Shop {
+    /// A real one.
+    Upstream(ProxySettings),
+    /// The built-in one.
+    Demo(Data<ShopService>),
+    /// None: purchases are unavailable.
+    None,
+}
+
 type Listening = (SocketAddr, Vec<(ServerHandle, JoinHandle<io::Result<()>>)>);
 
 /// Binds first and serves then, so that a taken port fails the start before anybody is served.
@@ -280,7 +295,7 @@ fn listen(
     config: &Config,
     state: &Data<HttpState>,
     gate: &EntryTokenGate,
-    shop: Option<&Data<ShopService>>,
+    shop: &Shop,
 ) -> Result<Listening, StartError> {
     let server = &config.server;
     let public = bind(&server.host, server.port)?;
@@ -289,14 +304,14 @@ fn listen(
     let apart = management.is_some();
     let mut servers = Vec::new();
 
-    let (state_here, gate, shop) = (state.clone(), gate.clone(), shop.cloned());
+    let (state_here, gate, shop) = (state.clone(), gate.clone(), shop.clone());
     let mut main = HttpServer::new(move || {
         let app = WebApp::new()
             .app_data(state_here.clone())
             .configure(http::queue_routes)
             .configure(http::forward_auth_routes);
         let app = if apart { app } else { app.configure(http::management_routes) };
-        let app = app.service(shop_scope(&gate, shop.as_ref()));
+        let app = app.service(shop_scope(&gate, &shop));
         // `OPTIONS *` and the like have no path that a scope could take.
         http::with_middleware(app.default_service(web::to(http::not_found)))
     });
@@ -327,16 +342,19 @@ fn bind(host: &str, port: u16) -> Result<TcpListener, StartError> {
 
 /// Everything that is no route of ours stands behind the gate, so that no odd spelling finds a way round it. Last of
 /// all services: it takes every path.
-fn shop_scope(
-    gate: &EntryTokenGate,
-    shop: Option<&Data<ShopService>>,
-) -> impl actix_web::dev::HttpServiceFactory + use<> {
+fn shop_scope(gate: &EntryTokenGate, shop: &Shop) -> impl actix_web::dev::HttpServiceFactory + use<> {
     let scope = web::scope("");
     let scope = match shop {
-        Some(shop) => scope.app_data(shop.clone()).configure(demo_shop::configure),
-        None => scope.configure(http::no_shop_routes),
+        // One a worker: connections belong to their thread.
+        Shop::Upstream(settings) => {
+            scope.app_data(Data::new(Proxy::new(settings.clone()))).default_service(web::to(proxy::forward))
+        }
+        Shop::Demo(shop) => {
+            scope.app_data(shop.clone()).configure(demo_shop::configure).default_service(web::to(http::not_found))
+        }
+        Shop::None => scope.configure(http::no_shop_routes).default_service(web::to(http::not_found)),
     };
-    scope.default_service(web::to(http::not_found)).wrap(gate.clone())
+    scope.wrap(gate.clone()).wrap(from_fn(proxy::refuse_ambiguous))
 }
 
 /// Waits for SIGTERM or SIGINT; gives its name.

@@ -22,6 +22,7 @@
 //! | [`service`] | enter, status, leave, stats; the flag branch and failing open live here and only here |
 //! | [`actors`] | the pump: one admission actor a target, the directory that keeps them, the metrics actor |
 //! | [`gate`] | `EntryTokenGate`, the middleware before the purchase routes |
+//! | [`proxy`] | the gateway: everything that is no route of ours, to the shop and back |
 //! | [`http`] | routes, handlers, errors, OpenAPI |
 //! | [`app`] | the composition root |
 //! | [`cli`] | the commands |
@@ -38,6 +39,7 @@ pub mod gate;
 pub mod http;
 pub mod metrics;
 pub mod problem;
+pub mod proxy;
 pub mod redis;
 pub mod service;
 pub mod store;

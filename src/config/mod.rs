@@ -157,6 +157,9 @@ impl Config {
                 ),
             );
         }
+        if self.upstream.url.is_some() && self.demo_shop.enabled == Some(true) {
+            problems.add("upstream.url", "must not be set while demo_shop.enabled is true: set that to false");
+        }
         let (idle_ms, lease_ms) = (self.queue.idle_ttl_seconds.saturating_mul(1000), self.upstream.lease_ms());
         let pass_ms = self.token.ttl_seconds.saturating_mul(1000).saturating_add(lease_ms);
         if idle_ms < pass_ms {

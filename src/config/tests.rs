@@ -44,6 +44,8 @@ fn the_default_file_holds_the_documented_defaults() {
     assert_eq!(config.gate.routes, crate::domain::GatedRoute::of_the_prd());
     assert!(config.gate.settle_token.is_none());
     assert_eq!((config.upstream.timeout_ms, config.upstream.lease_ms()), (10_000, 15_000));
+    assert_eq!((&config.upstream.url, config.upstream.host_header), (&None, HostHeader::Preserve));
+    assert_eq!((config.upstream.connect_timeout_ms, config.upstream.first_byte_timeout_ms), (2_000, None));
     assert_eq!((config.demo_shop.enabled, config.demo_shop.stock), (None, 100));
     assert_eq!(config.demo_shop.database, None);
     assert_eq!(config.load_shedding.max_concurrent_requests, 200);
@@ -149,7 +151,7 @@ fn an_unknown_variable_is_a_mistake() {
         ("VQ_QUEUE", "queue"),
         ("VQ_TICK_MS", "tick_ms"),
         ("VQ_REDIS__NODES", "redis.nodes"),
-        ("VQ_UPSTREAM__URL", "upstream.url"),
+        ("VQ_UPSTREAM__URI", "upstream.uri"),
         ("VQ_", ""),
     ] {
         let errors = load("", &[(name, "2000")]).expect_err(name);
@@ -232,6 +234,26 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
         (
             "server.management_port = 8080",
             "server.management_port: must differ from server.port (8080); leave it out to have one port for both",
+        ),
+        (
+            "upstream.url = 'https://shop'",
+            "upstream.url: must be http://…: https upstreams are not in this version, not \"https://shop\"",
+        ),
+        (
+            "upstream.url = 'http://shop/base'",
+            "upstream.url: must be an address like http://host:port, without a path, a query or a user, not \
+             \"http://shop/base\"",
+        ),
+        (
+            "upstream.url = 'http://shop'\ndemo_shop.enabled = true",
+            "upstream.url: must not be set while demo_shop.enabled is true: set that to false",
+        ),
+        ("upstream.host_header = 'keep'", "upstream.host_header: must be \"preserve\" or \"upstream\", not \"keep\""),
+        ("upstream.timeout_ms = 0", "upstream.timeout_ms: must be from 1 to 600000, not 0"),
+        ("upstream.connect_timeout_ms = 0", "upstream.connect_timeout_ms: must be from 1 to 600000, not 0"),
+        (
+            "upstream.first_byte_timeout_ms = 10001",
+            "upstream.first_byte_timeout_ms: must be from 1 to 10000, not 10001",
         ),
         ("demo_shop.stock = 0", "demo_shop.stock: must be from 1 to 1000000000, not 0"),
         (

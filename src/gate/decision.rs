@@ -21,7 +21,7 @@ impl EntryTokenGate {
     /// What happens to a request. The flag comes first: where it is off, nothing else is looked at.
     pub(super) fn decide(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Decision {
         let user = || request::user_id(headers);
-        match self.routes.classify(method.as_str(), uri.path()) {
+        match self.routes.classify_request(method, uri, headers) {
             RouteMatch::NotGated => Decision::Untouched,
             RouteMatch::OddSpelling(targets) => self.odd(&targets, user, Refusal::OddPath),
             RouteMatch::UnknownId(targets) => self.odd(&targets, user, Refusal::UnknownId),

@@ -254,6 +254,7 @@ where
             Err(refusal) => return Ok(refuse(req, refusal)),
         },
     };
+    req.extensions_mut().insert(pass);
     let answer = shop.call(req).await;
     drop(under_way);
     // Without an answer of the shop nobody knows whether it sold: the claim is left to its lease.

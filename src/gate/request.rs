@@ -66,8 +66,7 @@ fn cookies(header: &HeaderValue) -> impl Iterator<Item = (&str, &str)> {
 /// (`X_User_Id` and `X-User-Id` are one variable to CGI, WSGI and PHP).
 pub(super) fn strip(headers: &mut HeaderMap, cookie: bool) {
     let confusable = |name: &&HeaderName| {
-        let folded: String = name.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        *name != USER_ID_HEADER && (folded == USER_ID_HEADER.as_str() || folded == ENTRY_TOKEN_HEADER.as_str())
+        is_pass_header(name) || (**name != USER_ID_HEADER && folded_name(name) == USER_ID_HEADER.as_str())
     };
     let unwanted: Vec<HeaderName> = headers.keys().filter(confusable).cloned().collect();
     for name in unwanted {
@@ -76,6 +75,16 @@ pub(super) fn strip(headers: &mut HeaderMap, cookie: bool) {
     if cookie {
         strip_pass_cookies(headers);
     }
+}
+
+/// A header's name as servers that make variables of headers see it: `X_User_Id` and `X-User-Id` are one to them.
+pub(crate) fn folded_name(name: &HeaderName) -> String {
+    name.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+}
+
+/// Whether a header carries the pass, or may be taken for the one that does.
+pub(crate) fn is_pass_header(name: &HeaderName) -> bool {
+    name.as_str().len() == ENTRY_TOKEN_HEADER.as_str().len() && folded_name(name) == ENTRY_TOKEN_HEADER.as_str()
 }
 
 fn strip_pass_cookies(headers: &mut HeaderMap) {
@@ -92,7 +101,7 @@ fn strip_pass_cookies(headers: &mut HeaderMap) {
 }
 
 /// A `Cookie` header without our passes; `None` if nothing else is in it. Other cookies stay byte for byte.
-fn without_passes(value: &HeaderValue) -> Option<HeaderValue> {
+pub(crate) fn without_passes(value: &HeaderValue) -> Option<HeaderValue> {
     let prefixes = QueueTargetType::ALL.map(pass_cookie_prefix);
     let is_pass = |pair: &&[u8]| prefixes.iter().any(|prefix| pair.trim_ascii_start().starts_with(prefix.as_bytes()));
     let pairs: Vec<&[u8]> = value.as_bytes().split(|byte| *byte == b';').collect();

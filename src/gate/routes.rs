@@ -25,6 +25,38 @@ pub enum RouteMatch {
     UnknownId(Vec<QueueTarget>),
 }
 
+impl RouteMatch {
+    /// The stricter of two verdicts about one request: two different purchases are none in its right spelling.
+    pub(super) fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::NotGated, verdict) | (verdict, Self::NotGated) => verdict,
+            (one, other) if one == other => one,
+            (one, other) => {
+                let mut targets = one.targets();
+                targets.extend(other.targets());
+                targets.dedup();
+                Self::OddSpelling(targets)
+            }
+        }
+    }
+
+    /// The same, where the spelling cannot be right.
+    pub(super) fn odd(self) -> Self {
+        match self {
+            Self::Gated(target) => Self::OddSpelling(vec![target]),
+            other => other,
+        }
+    }
+
+    fn targets(self) -> Vec<QueueTarget> {
+        match self {
+            Self::NotGated => Vec::new(),
+            Self::Gated(target) => vec![target],
+            Self::OddSpelling(targets) | Self::UnknownId(targets) => targets,
+        }
+    }
+}
+
 impl GatedRoute {
     /// The id of a path in this route's canonical spelling, the id itself aside.
     fn canonical_id<'a>(&self, raw_path: &'a str) -> Option<&'a str> {
@@ -100,7 +132,12 @@ impl GatedRoutes {
         Self(routes)
     }
 
-    /// What a request is: `raw_path` is the path as it came, neither decoded nor normalised, without the query.
+    /// The methods of all routes.
+    pub(super) fn methods(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|route| route.method())
+    }
+
+    /// What a request line is: `raw_path` is the path as it came, neither decoded nor normalised, without the query.
     pub fn classify(&self, method: &str, raw_path: &str) -> RouteMatch {
         for route in self.0.iter().filter(|route| route.method() == method) {
             if let Some(Ok(id)) = route.canonical_id(raw_path).map(parse_canonical_id) {

@@ -15,7 +15,7 @@ use tracing::{Span, field};
 use tracing_actix_web::{RequestId, RootSpanBuilder, TracingLogger};
 
 use super::{error::ApiError, routes::RouteTemplate, state::HttpState};
-use crate::problem::PROBLEM_JSON;
+use crate::{problem::PROBLEM_JSON, proxy::FromShop};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -95,8 +95,8 @@ async fn observe(
         state.metrics.http_answered(method_label(answered.method()), route, response.status().as_u16(), took);
     });
     let id = request_id(answered);
-    // A shop behind us may have named the request already.
-    if !response.headers().contains_key(REQUEST_ID) {
+    // The shop's own answers stay as they are; the built-in shop's may have an id already.
+    if response.response().extensions().get::<FromShop>().is_none() && !response.headers().contains_key(REQUEST_ID) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
     Ok(response)

@@ -26,7 +26,9 @@ pub fn no_shop_routes(cfg: &mut web::ServiceConfig) {
         (status = 403, description = "`QUEUE_BYPASS_DENIED`: no valid pass. Enter the queue."),
         (status = 404, description = "`UNKNOWN_TARGET`"),
         (status = 409, description = "`PASS_IN_USE`: another purchase with this pass is under way."),
+        (status = 502, description = "`UPSTREAM_UNREACHABLE`, `UPSTREAM_FAILED`: the shop gave no answer."),
         (status = 503, description = "`OVERLOADED`, `NO_SHOP`"),
+        (status = 504, description = "`UPSTREAM_TIMEOUT`: the shop took too long; the pass stays claimed."),
     )
 )]
 async fn order() -> Result<HttpResponse, ApiError> {
@@ -42,7 +44,9 @@ async fn order() -> Result<HttpResponse, ApiError> {
         (status = 403, description = "`QUEUE_BYPASS_DENIED`: no valid pass. Enter the queue."),
         (status = 404, description = "`UNKNOWN_TARGET`"),
         (status = 409, description = "`PASS_IN_USE`: another purchase with this pass is under way."),
+        (status = 502, description = "`UPSTREAM_UNREACHABLE`, `UPSTREAM_FAILED`: the shop gave no answer."),
         (status = 503, description = "`OVERLOADED`, `NO_SHOP`"),
+        (status = 504, description = "`UPSTREAM_TIMEOUT`: the shop took too long; the pass stays claimed."),
     )
 )]
 async fn select_seats() -> Result<HttpResponse, ApiError> {

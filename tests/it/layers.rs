@@ -6,7 +6,7 @@ use std::{
 };
 
 /// From the ground up: a module may import what stands before it.
-const ORDER: [&str; 17] = [
+const ORDER: [&str; 18] = [
     "domain",
     "clock",
     "token",
@@ -21,6 +21,7 @@ const ORDER: [&str; 17] = [
     "service",
     "actors",
     "gate",
+    "proxy",
     "http",
     "app",
     "cli",

@@ -5,6 +5,7 @@
 mod bad_input;
 mod documents;
 mod forward_auth;
+mod gateway;
 mod invariants;
 mod layers;
 mod life;
@@ -22,7 +23,9 @@ mod redis_server;
 mod replica_faults;
 mod server;
 mod settling;
+mod smuggling;
 mod stand;
 mod store_contract;
 mod store_model;
 mod switching;
+mod upstream;

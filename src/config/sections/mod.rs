@@ -26,4 +26,4 @@ pub use redis_server::{OnFailure, RedisConfig, RedisMode};
 pub use server::ServerConfig;
 pub use store::{StoreConfig, StoreKind};
 pub use token::TokenConfig;
-pub use upstream::UpstreamConfig;
+pub use upstream::{HostHeader, UpstreamConfig, UpstreamUrl};

@@ -1,0 +1,161 @@
+//! The shop's answer on its way to the client.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use actix_web::{
+    HttpResponse,
+    body::{BodySize, BoxBody, MessageBody},
+    http::{ConnectionType, Method, StatusCode, Version},
+    web::Bytes,
+};
+use hyper::{
+    Response,
+    body::{Body, Incoming},
+    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+};
+use tokio::time::Sleep;
+
+use super::headers;
+
+/// Put into a response's extensions: it is the shop's own, and nobody adds a header to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FromShop;
+
+/// What a body ends with when the shop does not end it.
+#[derive(Debug, thiserror::Error)]
+enum CutAnswer {
+    #[error("the shop's answer ended early: {0}")]
+    Broken(#[from] hyper::Error),
+    #[error("the shop fell silent in the middle of its answer")]
+    Silent,
+}
+
+/// Makes our answer of the shop's: status, headers and body as they are.
+pub(super) fn answer(
+    shops: Response<Incoming>,
+    method: &Method,
+    version: Version,
+    longest_silence: Duration,
+) -> HttpResponse {
+    let (head, body) = shops.into_parts();
+    let status = StatusCode::from_u16(head.status.as_u16()).expect("both types allow 100 to 999");
+    let size = if *method == Method::HEAD {
+        // The length that a GET would have, and no body.
+        let length = head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        match length {
+            Some(length) => BodySize::Sized(length),
+            None if head.headers.contains_key(TRANSFER_ENCODING) => BodySize::Stream,
+            None => BodySize::None,
+        }
+    } else if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
+        BodySize::None
+    } else {
+        body.size_hint().exact().map_or(BodySize::Stream, BodySize::Sized)
+    };
+    let body = ShopBody { body, size, longest_silence, silence: None };
+    let mut answer = HttpResponse::with_body(status, BoxBody::new(body));
+    headers::to_client(&head.headers, status == StatusCode::NOT_MODIFIED, answer.headers_mut());
+    let ours = answer.head_mut();
+    ours.set_camel_case_headers(true);
+    if size == BodySize::Stream && version < Version::HTTP_11 {
+        // HTTP/1.0 knows no chunks: the end of the connection is the end of the body.
+        ours.no_chunking(true);
+        ours.set_connection_type(ConnectionType::Close);
+    }
+    answer.extensions_mut().insert(FromShop);
+    answer
+}
+
+/// The shop's body, a piece at a time. One that is cut short cuts our answer short, too: the client must see it.
+struct ShopBody {
+    body: Incoming,
+    size: BodySize,
+    longest_silence: Duration,
+    /// Since the last piece, once there was anything to wait for.
+    silence: Option<Pin<Box<Sleep>>>,
+}
+
+impl MessageBody for ShopBody {
+    type Error = Box<dyn std::error::Error>;
+
+    fn size(&self) -> BodySize {
+        self.size
+    }
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        let this = self.get_mut();
+        loop {
+            match Pin::new(&mut this.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    this.silence = None;
+                    // Trailers end here.
+                    if let Ok(piece) = frame.into_data() {
+                        return Poll::Ready(Some(Ok(piece)));
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(CutAnswer::from(error).into()))),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    let limit = this.longest_silence;
+                    let silence = this.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+                    ready!(silence.as_mut().poll(cx));
+                    return Poll::Ready(Some(Err(CutAnswer::Silent.into())));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+    };
+
+    use actix_web::body::to_bytes;
+    use hyper::Request;
+    use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+
+    use super::*;
+    use crate::proxy::upload::RequestBody;
+
+    /// What becomes of an answer that begins like this and then stands still.
+    async fn standing_still(begins: &'static str) -> HttpResponse {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 1024]).unwrap();
+            stream.write_all(begins.as_bytes()).unwrap();
+            // Until the other side has gone.
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let request = Request::get(format!("http://{address}/")).body(RequestBody::Empty).unwrap();
+        let shops = client.request(request).await.unwrap();
+        answer(shops, &Method::GET, Version::HTTP_11, Duration::from_millis(50))
+    }
+
+    #[actix_web::test]
+    async fn a_shop_silent_in_the_middle_of_an_answer_ends_it() {
+        for begins in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        ] {
+            let error = to_bytes(standing_still(begins).await.into_body()).await.unwrap_err();
+            assert_eq!(error.to_string(), CutAnswer::Silent.to_string());
+        }
+    }
+
+    #[actix_web::test]
+    async fn an_answer_that_is_whole_is_not_waited_for() {
+        let answer = standing_still("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc").await;
+        assert!(answer.extensions().get::<FromShop>().is_some());
+        assert_eq!(to_bytes(answer.into_body()).await.unwrap(), "abc");
+    }
+}

@@ -1,0 +1,123 @@
+//! Why the shop's answer is not there, and what the client is told instead.
+
+use actix_web::{HttpResponse, http::StatusCode};
+
+use crate::{gate::NoAnswerFromShop, problem::Problem};
+
+/// Every way in which a request ends without the shop's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// No connection to the shop: nothing was sent.
+    Unreachable,
+    /// The connection ended, or what came is no HTTP.
+    Broken,
+    /// The shop took too long.
+    TooLate,
+    /// The client's body ended early, or is malformed.
+    BodyCutShort,
+    /// The client's body did not come in time.
+    BodyTooSlow,
+    /// The client wants another protocol.
+    Upgrade,
+    /// It has been here before.
+    Loop,
+    /// It can be read in two ways.
+    Ambiguous(&'static str),
+}
+
+impl Failure {
+    const fn problem(self) -> Problem {
+        match self {
+            Self::Unreachable => Problem::new(
+                StatusCode::BAD_GATEWAY,
+                "UPSTREAM_UNREACHABLE",
+                "The shop cannot be reached",
+                "no connection to the shop could be made; nothing was sent",
+            ),
+            Self::Broken => Problem::new(
+                StatusCode::BAD_GATEWAY,
+                "UPSTREAM_FAILED",
+                "The shop gave no answer",
+                "the shop ended the connection without an answer; whether it acted is unknown",
+            ),
+            Self::TooLate => Problem::new(
+                StatusCode::GATEWAY_TIMEOUT,
+                "UPSTREAM_TIMEOUT",
+                "The shop took too long",
+                "the shop did not answer in time; whether it acted is unknown",
+            ),
+            Self::BodyCutShort => Problem::new(
+                StatusCode::BAD_REQUEST,
+                "BAD_REQUEST",
+                "The request is malformed",
+                "the body ended early or is malformed",
+            ),
+            Self::BodyTooSlow => Problem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "REQUEST_TIMEOUT",
+                "The request took too long",
+                "the body did not arrive in time",
+            ),
+            Self::Upgrade => Problem::new(
+                StatusCode::NOT_IMPLEMENTED,
+                "UPGRADE_UNSUPPORTED",
+                "No other protocols",
+                "upgrades to other protocols, WebSocket among them, do not pass through here",
+            ),
+            Self::Loop => Problem::new(
+                StatusCode::LOOP_DETECTED,
+                "GATEWAY_LOOP",
+                "The request goes in circles",
+                "the request has passed a gateway like this one before: upstream.url must be the shop's own address",
+            ),
+            Self::Ambiguous(detail) => {
+                Problem::new(StatusCode::BAD_REQUEST, "BAD_REQUEST", "The request is malformed", detail)
+            }
+        }
+    }
+
+    /// Whether the shop may have got the request, or a part of it.
+    const fn may_have_been_sent(self) -> bool {
+        match self {
+            Self::Broken | Self::TooLate | Self::BodyCutShort | Self::BodyTooSlow => true,
+            Self::Unreachable | Self::Upgrade | Self::Loop | Self::Ambiguous(_) => false,
+        }
+    }
+
+    /// The answer. After a request that may have been sent it tells the gate that nobody knows whether the shop sold.
+    pub(super) fn into_response(self) -> HttpResponse {
+        let mut response = self.problem().into_response();
+        if self.may_have_been_sent() {
+            response.extensions_mut().insert(NoAnswerFromShop);
+        }
+        if matches!(self, Self::BodyCutShort | Self::BodyTooSlow | Self::Upgrade | Self::Ambiguous(_)) {
+            // Where the next request begins is not certain.
+            response.head_mut().set_connection_type(actix_web::http::ConnectionType::Close);
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_failures() {
+        for (failure, status, code, unknown) in [
+            (Failure::Unreachable, 502, "UPSTREAM_UNREACHABLE", false),
+            (Failure::Broken, 502, "UPSTREAM_FAILED", true),
+            (Failure::TooLate, 504, "UPSTREAM_TIMEOUT", true),
+            (Failure::BodyCutShort, 400, "BAD_REQUEST", true),
+            (Failure::BodyTooSlow, 408, "REQUEST_TIMEOUT", true),
+            (Failure::Upgrade, 501, "UPGRADE_UNSUPPORTED", false),
+            (Failure::Loop, 508, "GATEWAY_LOOP", false),
+            (Failure::Ambiguous("x"), 400, "BAD_REQUEST", false),
+        ] {
+            let problem = failure.problem();
+            assert_eq!((problem.status.as_u16(), problem.code), (status, code), "{failure:?}");
+            let response = failure.into_response();
+            assert_eq!(response.extensions().get::<NoAnswerFromShop>().is_some(), unknown, "{failure:?}");
+        }
+    }
+}
