@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and tells what it measured")]
 
 mod bad_input;
+mod docker;
 mod documents;
 mod forward_auth;
 mod gateway;

@@ -1,4 +1,5 @@
-//! A real Redis of one test's own: on a free port, in a directory that goes with it, killed when dropped.
+//! A real Redis of one test's own, on a free port, gone when dropped: a container where a Docker engine answers, else a
+//! `redis-server` of this machine.
 
 use std::{
     ffi::OsStr,
@@ -8,14 +9,22 @@ use std::{
 };
 
 use tempfile::TempDir;
+use testcontainers::{ContainerAsync, GenericImage};
 use virtual_queue::config::{Config, RedisConfig};
 
-/// A running `redis-server`.
+use crate::docker;
+
+/// A running Redis.
 pub(crate) struct RedisServer {
-    child: Child,
+    process: Process,
     dir: TempDir,
     port: u16,
     arguments: Vec<String>,
+}
+
+enum Process {
+    Here(Child),
+    Container(Box<ContainerAsync<GenericImage>>),
 }
 
 impl RedisServer {
@@ -31,8 +40,12 @@ impl RedisServer {
         loop {
             let port = free_port();
             // Between our looking and Redis binding, somebody else may have taken the port: then take another.
-            if let Some(child) = launch(dir.path().as_os_str(), port, &arguments) {
-                return Self { child, dir, port, arguments };
+            let process = match docker::redis(port, &arguments) {
+                Some(container) => Some(Process::Container(Box::new(container))),
+                None => launch(dir.path().as_os_str(), port, &arguments).map(Process::Here),
+            };
+            if let Some(process) = process {
+                return Self { process, dir, port, arguments };
             }
         }
     }
@@ -64,41 +77,67 @@ impl RedisServer {
 
     /// Dies at once, as a machine does.
     pub(crate) fn kill9(&mut self) {
-        self.child.kill().expect("it was running");
-        self.child.wait().expect("it can be waited for");
+        match &mut self.process {
+            Process::Here(child) => {
+                child.kill().expect("it was running");
+                child.wait().expect("it can be waited for");
+            }
+            Process::Container(container) => docker::apart(container.stop_with_timeout(Some(0))).expect("it stops"),
+        }
     }
 
     /// Freezes: connections stay open and nothing answers.
     pub(crate) fn stop(&self) {
-        self.signal("-STOP");
+        match &self.process {
+            Process::Here(child) => signal(child, "-STOP"),
+            Process::Container(container) => docker::apart(container.pause()).expect("it freezes"),
+        }
     }
 
     /// Thaws.
     pub(crate) fn cont(&self) {
-        self.signal("-CONT");
+        match &self.process {
+            Process::Here(child) => signal(child, "-CONT"),
+            Process::Container(container) => docker::apart(container.unpause()).expect("it thaws"),
+        }
     }
 
     /// Starts again on the same port, with whatever its arguments made it keep. Kills it first if it still runs.
     pub(crate) fn restart(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            self.kill9();
+        match &mut self.process {
+            Process::Here(child) => {
+                if matches!(child.try_wait(), Ok(None)) {
+                    child.kill().expect("it was running");
+                    child.wait().expect("it can be waited for");
+                }
+                // Somebody's outgoing connection may hold the port for a moment.
+                let again = (0..100).find_map(|_| launch(self.dir.path().as_os_str(), self.port, &self.arguments));
+                *child = again.expect("its own port is free again");
+            }
+            Process::Container(container) => {
+                // It may be stopped already.
+                let _ = docker::apart(container.stop_with_timeout(Some(0)));
+                docker::apart(container.start()).expect("it starts again");
+                while redis::Client::open(self.url()).and_then(|client| client.get_connection()).is_err() {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+            }
         }
-        // Somebody's outgoing connection may hold the port for a moment.
-        let child = (0..100).find_map(|_| launch(self.dir.path().as_os_str(), self.port, &self.arguments));
-        self.child = child.expect("its own port is free again");
     }
+}
 
-    fn signal(&self, signal: &str) {
-        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status().expect("kill(1)");
-        assert!(done.success(), "kill {signal}: {done}");
-    }
+fn signal(child: &Child, signal: &str) {
+    let done = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill(1)");
+    assert!(done.success(), "kill {signal}: {done}");
 }
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // It may be dead already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // A container goes with its handle. A process may be dead already.
+        if let Process::Here(child) = &mut self.process {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
