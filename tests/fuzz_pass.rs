@@ -100,27 +100,27 @@ impl Fuzzer {
         text
     }
 
-    /// A genuine pass, changed; or two, joined. Never what was made: changes may undo each other.
+    /// A genuine pass, changed; or two, joined. Never one that was made: changes may undo each other, and two that are
+    /// joined may be all of the one and nothing of the other.
     fn mutated_pass(&mut self, asked: Asked) -> String {
         let pass = self.pass(asked);
         loop {
-            let mutated = self.mutate(&pass);
-            if mutated != pass {
+            let (mutated, other) = self.mutate(&pass);
+            if mutated != pass && other.is_none_or(|other| mutated != other) {
                 return mutated;
             }
         }
     }
 
-    fn mutate(&mut self, pass: &str) -> String {
-        let bytes = if self.rng.random_range(0..8) == 0 {
-            let other = self.asked();
-            let other = self.pass(other);
-            let (at, from) = (self.place(pass.as_bytes()), self.place(other.as_bytes()));
-            [&pass.as_bytes()[..at], &other.as_bytes()[from..]].concat()
-        } else {
-            self.changed(pass.as_bytes())
-        };
-        String::from_utf8_lossy(&bytes).into_owned()
+    /// A pass changed; or joined with another, and that one.
+    fn mutate(&mut self, pass: &str) -> (String, Option<String>) {
+        if self.rng.random_range(0..8) > 0 {
+            return (String::from_utf8_lossy(&self.changed(pass.as_bytes())).into_owned(), None);
+        }
+        let other = self.asked();
+        let other = self.pass(other);
+        let (at, from) = (self.place(pass.as_bytes()), self.place(other.as_bytes()));
+        (format!("{}{}", &pass[..at], &other[from..]), Some(other))
     }
 
     /// Anything at all.
