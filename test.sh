@@ -60,6 +60,8 @@ need faketime faketime
 # They run the samples in docs/pass-format.md.
 need python3 python3
 need node nodejs
+need openssl openssl
+need chromium chromium
 
 cargo test --locked --all-targets --no-fail-fast "${run[@]}"
 cargo test --locked --doc

@@ -26,7 +26,8 @@ use crate::{
     domain::QueueTargetType,
     flags::{AUDIT_KEPT, EmbeddedFlagSource, FeatureFlags, FlagSource, RedisFlagSource},
     gate::{EntryTokenGate, GatedRoutes},
-    http::{self, HttpOptions, HttpState, Lifecycle},
+    http::{self, EnterLimit, HttpOptions, HttpState, Lifecycle},
+    identity::Identify,
     metrics::Metrics,
     proxy::{self, Proxy, ProxySettings},
     service::{ServiceParts, VirtualQueueService},
@@ -54,6 +55,9 @@ pub enum StartError {
     /// A secret is too short.
     #[error("token.secret: {0}")]
     Secret(#[from] crate::token::WeakSecret),
+    /// The key that tokens are checked with is not usable.
+    #[error(transparent)]
+    Identity(#[from] crate::identity::BadKey),
 }
 
 /// A running waiting room. Ends with [`Self::run_until_signal`], or is abandoned when dropped.
@@ -63,6 +67,7 @@ pub struct App {
     drain: Duration,
     servers: Vec<(ServerHandle, JoinHandle<io::Result<()>>)>,
     flag_loop: JoinHandle<()>,
+    key_loop: JoinHandle<()>,
     pumps: Addr<Directory>,
     pump_thread: Arbiter,
     service: Arc<VirtualQueueService>,
@@ -111,6 +116,7 @@ impl App {
     pub async fn start(config: &Config) -> Result<Self, StartError> {
         let (clock, metrics) = (StoreClock::system(), Arc::new(Metrics::new()));
         let keyring = Arc::new(keyring(config)?);
+        let identity = Identify::from_config(&config.identity, clock.clone())?;
         let stores = stores(config, &clock, &metrics).await?;
         let flags = Arc::new(FeatureFlags::new(stores.flags, config.flags.virtual_queue_enabled));
         // Away is no reason not to start: the default decides until a rule is seen.
@@ -118,6 +124,10 @@ impl App {
         let flag_loop = actix_rt::spawn({
             let flags = flags.clone();
             async move { flags.run().await }
+        });
+        let key_loop = actix_rt::spawn({
+            let identity = identity.clone();
+            async move { identity.keep_keys().await }
         });
 
         let parts = ServiceParts {
@@ -131,7 +141,7 @@ impl App {
         let pump_thread = Arbiter::new();
         let pumps = start_pumps(config, &pump_thread, &stores.queue, &clock, &metrics, &service);
 
-        let gate = gate(config, keyring, flags.clone(), &clock, &metrics, stores.queue);
+        let gate = gate(config, keyring, flags.clone(), &clock, &metrics, stores.queue).identity(identity.clone());
         let shop = match (&config.upstream.url, config.demo_shop.enabled) {
             (Some(url), _) => Shop::Upstream(ProxySettings::new(url, &config.upstream, config.token.cookie)),
             (None, Some(true)) => {
@@ -147,6 +157,8 @@ impl App {
             service: service.clone(),
             gate: gate.clone(),
             flags,
+            identity,
+            enter_limit: EnterLimit::from_config(&config.rate_limit, &clock),
             metrics,
             clock,
             lifecycle: lifecycle.clone(),
@@ -155,7 +167,7 @@ impl App {
         let (address, servers) = listen(config, &state, &gate, &shop)?;
         lifecycle.serving();
         let drain = Duration::from_secs(config.server.drain_seconds);
-        Ok(Self { address, lifecycle, drain, servers, flag_loop, pumps, pump_thread, service })
+        Ok(Self { address, lifecycle, drain, servers, flag_loop, key_loop, pumps, pump_thread, service })
     }
 
     /// Where buyers reach it.
@@ -186,6 +198,7 @@ impl App {
         let _ = self.pump_thread.join();
         self.service.hand_over().await;
         self.flag_loop.abort();
+        self.key_loop.abort();
         Ok(())
     }
 }

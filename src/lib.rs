@@ -15,6 +15,7 @@
 //! | [`config`] | what can be set, from where, and whether it makes sense |
 //! | [`metrics`] | every metric, its help text and labels |
 //! | [`problem`] | the one form of an error answer |
+//! | [`identity`] | who asks: a header that is believed, or a token that is checked |
 //! | [`redis`] | keys, scripts, group commit, connections, breaker |
 //! | [`store`] | the queue itself: a trait, in memory and on Redis |
 //! | [`flags`] | the switch: rule, rollout, snapshot, audit |
@@ -37,6 +38,7 @@ pub mod domain;
 pub mod flags;
 pub mod gate;
 pub mod http;
+pub mod identity;
 pub mod metrics;
 pub mod problem;
 pub mod proxy;

@@ -63,6 +63,12 @@ pub struct Config {
     pub queue: QueueConfig,
     /// The pass.
     pub token: TokenConfig,
+    /// How buyers are known.
+    pub identity: IdentityConfig,
+    /// Which pages may call from a browser.
+    pub cors: CorsConfig,
+    /// How often one address may enter.
+    pub rate_limit: RateLimitConfig,
     /// Limited drops.
     pub limited_drop: LimitedDropConfig,
     /// The feature flag before any rule is set.
@@ -122,6 +128,9 @@ impl Config {
         self.queue.validate(&mut problems);
         self.token.validate(&mut problems);
         self.gate.validate(&mut problems);
+        self.identity.validate(&mut problems);
+        self.cors.validate(&mut problems);
+        self.rate_limit.validate(&mut problems);
         self.upstream.validate(&mut problems);
         self.demo_shop.validate(&mut problems);
         self.load_shedding.validate(&mut problems);
@@ -187,6 +196,9 @@ impl Config {
             redis: RedisConfig::read(&mut layers.section("redis")),
             queue: QueueConfig::read(&mut layers.section("queue")),
             token: TokenConfig::read(&mut layers.section("token")),
+            identity: IdentityConfig::read(&mut layers.section("identity")),
+            cors: CorsConfig::read(&mut layers.section("cors")),
+            rate_limit: RateLimitConfig::read(&mut layers.section("rate_limit")),
             limited_drop: LimitedDropConfig::read(&mut layers.section("limited_drop")),
             flags: FlagsConfig::read(&mut layers.section("flags")),
             gate: GateConfig::read(&mut layers.section("gate")),

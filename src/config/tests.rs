@@ -40,6 +40,14 @@ fn the_default_file_holds_the_documented_defaults() {
     let token = &config.token;
     assert!(token.secret.is_none() && token.also_accepted.is_empty());
     assert_eq!((token.ttl_seconds, token.single_use, token.cookie), (300, true, false));
+    let identity = &config.identity;
+    assert_eq!(identity.mode, IdentityMode::Header);
+    assert_eq!(identity.jwt_algorithms, [JwtAlgorithm::Rs256, JwtAlgorithm::Es256]);
+    assert_eq!((&identity.jwt_key_file, &identity.jwks_url), (&None, &None));
+    assert_eq!((identity.jwt_claim.as_str(), identity.jwt_leeway_seconds), ("sub", 30));
+    assert_eq!((&identity.jwt_audience, &identity.jwt_issuer), (&None, &None));
+    assert!(config.cors.allowed_origins.is_empty() && config.rate_limit.trusted_proxies.is_empty());
+    assert_eq!((config.rate_limit.enter_per_second, config.rate_limit.enter_burst), (None, None));
     assert!(config.limited_drop.enabled && !config.flags.virtual_queue_enabled);
     assert_eq!(config.gate.routes, crate::domain::GatedRoute::of_the_prd());
     assert!(config.gate.settle_token.is_none());
@@ -446,4 +454,35 @@ fn the_settle_token_is_long_and_there_for_something() {
         let error = try_one(value, toml).expect_err("a mistake").to_string();
         assert!(error.contains("gate.settle_token") && !error.contains("hunter2"), "{error}");
     }
+}
+
+#[test]
+fn identity_pages_and_limits_that_make_no_sense_are_named() {
+    let jwt = "[identity]\nmode = 'jwt'\n";
+    for (toml, key) in [
+        (jwt.to_owned(), "identity.jwt_key_file"),
+        (format!("{jwt}jwt_key_file = 'a'\njwks_url = 'https://a/b'"), "identity.jwks_url"),
+        (format!("{jwt}jwks_url = 'http://login.example.com/jwks'"), "identity.jwks_url"),
+        (format!("{jwt}jwks_url = 'https://a/b'\njwt_algorithms = ['HS256']"), "identity.jwks_url"),
+        (format!("{jwt}jwt_key_file = 'a'\njwt_algorithms = ['HS256', 'RS256']"), "identity.jwt_algorithms"),
+        (format!("{jwt}jwt_key_file = 'a'\njwt_algorithms = []"), "identity.jwt_algorithms"),
+        (format!("{jwt}jwt_key_file = 'a'\njwt_algorithms = ['none']"), "identity.jwt_algorithms"),
+        (format!("{jwt}jwt_key_file = 'a'\njwt_claim = ''"), "identity.jwt_claim"),
+        (format!("{jwt}jwt_key_file = 'a'\njwt_audience = ''"), "identity.jwt_audience"),
+        (format!("{jwt}jwt_key_file = 'a'\njwt_leeway_seconds = 301"), "identity.jwt_leeway_seconds"),
+        ("[identity]\nmode = 'token'".to_owned(), "identity.mode"),
+        ("[identity]\njwks_url = 'https://a/b'".to_owned(), "identity.jwks_url"),
+        ("[identity]\njwt_key_file = 'a'".to_owned(), "identity.jwt_key_file"),
+        ("[cors]\nallowed_origins = ['*']".to_owned(), "cors.allowed_origins"),
+        ("[cors]\nallowed_origins = ['https://a/']".to_owned(), "cors.allowed_origins"),
+        ("[rate_limit]\nenter_per_second = 0".to_owned(), "rate_limit.enter_per_second"),
+        ("[rate_limit]\nenter_burst = 5".to_owned(), "rate_limit.enter_burst"),
+        ("[rate_limit]\ntrusted_proxies = ['10.0.0.0/33']".to_owned(), "rate_limit.trusted_proxies"),
+    ] {
+        let found = mistakes(&toml, &[]);
+        assert!(found.len() == 1 && found[0].starts_with(&format!("{key}: ")), "{toml}: {found:?}");
+    }
+    let config = load("[rate_limit]\ntrusted_proxies = ['10.0.0.0/8', '::1']", &[]).expect("good");
+    let shown: Vec<String> = config.rate_limit.trusted_proxies.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["10.0.0.0/8", "::1/128"]);
 }

@@ -11,7 +11,7 @@ use crate::{
 
 /// What is to happen to a request.
 pub(super) enum Decision {
-    /// On to the shop as it came.
+    /// On to the shop as it came; where tokens are checked, with the user id they give.
     Untouched,
     Refused(Refusal),
     Verified(PassClaims),
@@ -20,7 +20,7 @@ pub(super) enum Decision {
 impl EntryTokenGate {
     /// What happens to a request. The flag comes first: where it is off, nothing else is looked at.
     pub(super) fn decide(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Decision {
-        let user = || request::user_id(headers);
+        let user = || request::user_id(&self.identity, headers);
         match self.routes.classify_request(method, uri, headers) {
             RouteMatch::NotGated => Decision::Untouched,
             RouteMatch::OddSpelling(targets) => self.odd(&targets, user, Refusal::OddPath),

@@ -25,7 +25,8 @@ pub enum Verdict {
     Free,
     /// A purchase with a good pass.
     Granted(Passage),
-    /// Not to the shop. Always 403: proxies take other statuses for a fault; the code tells which refusal it is.
+    /// Not to the shop. 401 where a token is needed and there is no valid one, else 403: proxies take other statuses for
+    /// a fault; the code tells which refusal it is.
     Denied(Problem),
 }
 
@@ -135,7 +136,9 @@ impl EntryTokenGate {
 }
 
 fn denied(refusal: Refusal) -> Verdict {
-    Verdict::Denied(Problem { status: StatusCode::FORBIDDEN, ..refusal.problem() })
+    let problem = refusal.problem();
+    let status = if refusal == Refusal::NoToken { problem.status } else { StatusCode::FORBIDDEN };
+    Verdict::Denied(Problem { status, ..problem })
 }
 
 #[cfg(test)]

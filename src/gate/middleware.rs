@@ -33,6 +33,7 @@ use crate::{
     clock::StoreClock,
     domain::{PassClaims, QueueTargetType},
     flags::FeatureFlagEvaluator,
+    identity::Identify,
     metrics::Metrics,
     problem::Problem,
     store::VirtualQueueStore,
@@ -59,6 +60,7 @@ pub struct EntryTokenGate {
     pub(super) clock: StoreClock,
     pub(super) routes: Arc<GatedRoutes>,
     pub(super) closed: Vec<QueueTargetType>,
+    pub(super) identity: Identify,
     pub(super) metrics: Arc<Metrics>,
     pub(super) cookie: bool,
     pub(super) store: Option<Arc<dyn VirtualQueueStore>>,
@@ -78,6 +80,7 @@ impl EntryTokenGate {
             clock,
             routes: Arc::new(GatedRoutes::default()),
             closed: Vec::new(),
+            identity: Identify::by_header(),
             metrics: Arc::new(Metrics::new()),
             cookie: false,
             store: None,
@@ -108,6 +111,13 @@ impl EntryTokenGate {
     #[must_use]
     pub fn cookie(mut self, taken: bool) -> Self {
         self.cookie = taken;
+        self
+    }
+
+    /// How buyers are known. By `X-User-Id`, which something in front must set, unless set.
+    #[must_use]
+    pub fn identity(mut self, identity: Identify) -> Self {
+        self.identity = identity;
         self
     }
 
@@ -209,6 +219,7 @@ where
     fn call(&self, mut req: ServiceRequest) -> Self::Future {
         let pass = match self.gate.decide(req.method(), req.uri(), req.headers()) {
             Decision::Untouched => {
+                self.gate.identity.tell_shop(req.headers_mut());
                 let call = self.shop.call(req);
                 return Box::pin(async move { call.await.map(ServiceResponse::map_into_left_body) });
             }
@@ -222,6 +233,7 @@ where
             self.gate.metrics.gate_shed(pass.target);
             return Box::pin(ready(Ok(refuse(req, Refusal::Overloaded))));
         };
+        self.gate.identity.tell_shop(req.headers_mut());
         request::strip(req.headers_mut(), self.gate.cookie);
         let body = body::in_time(req.take_payload(), self.gate.body_limit);
         req.set_payload(body);

@@ -10,9 +10,9 @@ use actix_web::http::{
 
 use super::{
     readings::decoded,
-    request::folded_name,
     routes::{GatedRoutes, RouteMatch},
 };
+use crate::identity::folded;
 
 /// Headers that name another method: Rails, Laravel, Symfony, Express, ASP.NET, Google's and Microsoft's APIs.
 const METHOD_HEADERS: [&str; 3] = ["x-http-method-override", "x-method-override", "x-http-method"];
@@ -68,7 +68,7 @@ impl Asked {
             if !name.as_str().starts_with('x') {
                 continue;
             }
-            let name = folded_name(name);
+            let name = folded(name);
             let text = || String::from_utf8_lossy(value.as_bytes()).into_owned();
             if METHOD_HEADERS.contains(&name.as_str()) {
                 text().split([',', ';']).for_each(|word| asked.method(word));

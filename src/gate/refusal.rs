@@ -1,14 +1,24 @@
 //! Why the gate sends somebody away, and what they are told: never what exactly is wrong with a pass.
 
-use actix_web::{HttpResponse, http::StatusCode};
+use actix_web::{
+    HttpResponse,
+    http::{
+        StatusCode,
+        header::{self, HeaderValue},
+    },
+};
 
-use crate::{metrics::BypassReason, problem::Problem, token::PassRefusal};
+use crate::{identity, metrics::BypassReason, problem::Problem, token::PassRefusal};
 
 /// Every way to be refused at the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// No, a malformed, or a doubled user id.
     NoUser,
+    /// Buyers are known by a token, and there is no valid one.
+    NoToken,
+    /// Buyers are known by a token, and the keys to check it with are not there.
+    NoKeys,
     /// No pass.
     NoPass,
     /// A pass, and not a good one; or two.
@@ -31,11 +41,11 @@ impl Refusal {
     /// What the metrics count it as; `None`: it is no attempt to get round the queue.
     pub(super) const fn bypass_reason(self) -> Option<BypassReason> {
         match self {
-            Self::NoUser => Some(BypassReason::NoUser),
+            Self::NoUser | Self::NoToken => Some(BypassReason::NoUser),
             Self::NoPass => Some(BypassReason::NoPass),
             Self::BadPass(refusal) => Some(BypassReason::Refused(refusal)),
             Self::OddPath | Self::UnknownId => Some(BypassReason::OddPath),
-            Self::Closed | Self::Spent | Self::InUse | Self::Overloaded => None,
+            Self::NoKeys | Self::Closed | Self::Spent | Self::InUse | Self::Overloaded => None,
         }
     }
 
@@ -48,6 +58,8 @@ impl Refusal {
                 "No valid pass",
                 "this purchase needs a valid entry pass from the virtual queue",
             ),
+            Self::NoToken => identity::INVALID,
+            Self::NoKeys => identity::UNAVAILABLE,
             Self::UnknownId | Self::Closed => Problem::new(
                 StatusCode::NOT_FOUND,
                 "UNKNOWN_TARGET",
@@ -73,7 +85,11 @@ impl Refusal {
 
     /// The answer.
     pub(super) fn into_response(self) -> HttpResponse {
-        self.problem().into_response()
+        let mut response = self.problem().into_response();
+        if self == Self::NoToken {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
     }
 }
 
@@ -86,6 +102,8 @@ mod tests {
         use PassRefusal::{Expired, Forged, OtherTarget, OtherUser};
         for (refusal, status, code, counted) in [
             (Refusal::NoUser, 403, "QUEUE_BYPASS_DENIED", Some("no_user")),
+            (Refusal::NoToken, 401, "INVALID_IDENTITY", Some("no_user")),
+            (Refusal::NoKeys, 503, "IDENTITY_UNAVAILABLE", None),
             (Refusal::NoPass, 403, "QUEUE_BYPASS_DENIED", Some("no_pass")),
             (Refusal::BadPass(Forged), 403, "QUEUE_BYPASS_DENIED", Some("forged")),
             (Refusal::BadPass(Expired), 403, "QUEUE_BYPASS_DENIED", Some("expired")),
@@ -102,6 +120,8 @@ mod tests {
             assert_eq!((problem.status.as_u16(), problem.code), (status, code), "{refusal:?}");
             assert_eq!(refusal.bypass_reason().map(BypassReason::label), counted, "{refusal:?}");
             assert_eq!(problem.retry_after.is_some(), matches!(status, 409 | 503), "{refusal:?}");
+            let asks_for_a_token = refusal.into_response().headers().contains_key(header::WWW_AUTHENTICATE);
+            assert_eq!(asks_for_a_token, status == 401, "{refusal:?}");
         }
     }
 

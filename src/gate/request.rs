@@ -3,13 +3,12 @@
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::refusal::Refusal;
+pub use crate::identity::USER_ID_HEADER;
 use crate::{
     domain::{QueueTarget, QueueTargetType, UserId},
+    identity::{Identify, Unidentified, folded},
     token::PassRefusal,
 };
-
-/// Who buys, as the login in front of us says (TDD: FE/외부 계약).
-pub const USER_ID_HEADER: HeaderName = HeaderName::from_static("x-user-id");
 
 /// The pass (TDD: FE/외부 계약).
 pub const ENTRY_TOKEN_HEADER: HeaderName = HeaderName::from_static("x-entry-token");
@@ -23,10 +22,13 @@ fn pass_cookie_prefix(kind: QueueTargetType) -> String {
     format!("vq_{}_", kind.slug())
 }
 
-/// The user id: exactly one, canonical.
-pub(super) fn user_id(headers: &HeaderMap) -> Result<UserId, Refusal> {
-    let id = only(headers.get_all(USER_ID_HEADER)).map_err(|_| Refusal::NoUser)?.ok_or(Refusal::NoUser)?;
-    id.to_str().ok().and_then(|id| UserId::parse(id).ok()).ok_or(Refusal::NoUser)
+/// Who buys.
+pub(super) fn user_id(identity: &Identify, headers: &HeaderMap) -> Result<UserId, Refusal> {
+    identity.user(headers).map_err(|unidentified| match unidentified {
+        Unidentified::NoUserId => Refusal::NoUser,
+        Unidentified::NoToken => Refusal::NoToken,
+        Unidentified::NoKeys => Refusal::NoKeys,
+    })
 }
 
 /// The pass: from its header, else from the target's cookie where cookies are taken. Two of either are none.
@@ -66,7 +68,7 @@ fn cookies(header: &HeaderValue) -> impl Iterator<Item = (&str, &str)> {
 /// (`X_User_Id` and `X-User-Id` are one variable to CGI, WSGI and PHP).
 pub(super) fn strip(headers: &mut HeaderMap, cookie: bool) {
     let confusable = |name: &&HeaderName| {
-        is_pass_header(name) || (**name != USER_ID_HEADER && folded_name(name) == USER_ID_HEADER.as_str())
+        is_pass_header(name) || (**name != USER_ID_HEADER && folded(name) == USER_ID_HEADER.as_str())
     };
     let unwanted: Vec<HeaderName> = headers.keys().filter(confusable).cloned().collect();
     for name in unwanted {
@@ -77,14 +79,9 @@ pub(super) fn strip(headers: &mut HeaderMap, cookie: bool) {
     }
 }
 
-/// A header's name as servers that make variables of headers see it: `X_User_Id` and `X-User-Id` are one to them.
-pub(crate) fn folded_name(name: &HeaderName) -> String {
-    name.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
-}
-
 /// Whether a header carries the pass, or may be taken for the one that does.
 pub(crate) fn is_pass_header(name: &HeaderName) -> bool {
-    name.as_str().len() == ENTRY_TOKEN_HEADER.as_str().len() && folded_name(name) == ENTRY_TOKEN_HEADER.as_str()
+    name.as_str().len() == ENTRY_TOKEN_HEADER.as_str().len() && folded(name) == ENTRY_TOKEN_HEADER.as_str()
 }
 
 fn strip_pass_cookies(headers: &mut HeaderMap) {
@@ -135,7 +132,8 @@ mod tests {
 
     #[test]
     fn a_user_id_is_one_canonical_number() {
-        assert_eq!(user_id(&headers(&[("x-user-id", "7")])).unwrap().get(), 7);
+        let user_id = |lines: &[(&'static str, &str)]| user_id(&Identify::by_header(), &headers(lines));
+        assert_eq!(user_id(&[("x-user-id", "7")]).unwrap().get(), 7);
         for bad in [
             &[][..],
             &[("x-user-id", "")],
@@ -146,7 +144,7 @@ mod tests {
             &[("x-user-id", "7"), ("x-user-id", "8")],
             &[("x_user_id", "7")],
         ] {
-            assert_eq!(user_id(&headers(bad)), Err(Refusal::NoUser), "{bad:?}");
+            assert_eq!(user_id(bad), Err(Refusal::NoUser), "{bad:?}");
         }
     }
 

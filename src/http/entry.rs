@@ -170,9 +170,13 @@ pub(super) fn entry(target: QueueTarget, answer: &Answer, cookie_at: Option<u64>
     response.json(EntryBody::of(answer))
 }
 
-/// The answer to leave.
-pub(super) fn left(degraded: bool) -> HttpResponse {
-    queue_answer(StatusCode::NO_CONTENT, degraded).finish()
+/// The answer to leave. `cookie`: passes travel in cookies, and this one's is taken back.
+pub(super) fn left(target: QueueTarget, degraded: bool, cookie: bool) -> HttpResponse {
+    let mut response = queue_answer(StatusCode::NO_CONTENT, degraded);
+    if cookie {
+        response.append_header((SET_COOKIE, cookie_of(target, "", 0)));
+    }
+    response.finish()
 }
 
 /// The answer to stats.
@@ -189,15 +193,14 @@ fn queue_answer(status: StatusCode, degraded: bool) -> HttpResponseBuilder {
     response
 }
 
-/// One cookie a target, so that a second queue does not overwrite the first one's pass.
 fn pass_cookie(target: QueueTarget, token: &EntryToken, now_seconds: u64) -> String {
-    format!(
-        "vq_{}_{}={}; HttpOnly; Secure; SameSite=Lax; Path=/; Max-Age={}",
-        target.kind().slug(),
-        target.id(),
-        token.raw(),
-        token.expires_at().saturating_sub(now_seconds)
-    )
+    cookie_of(target, token.raw(), token.expires_at().saturating_sub(now_seconds))
+}
+
+/// One cookie a target, so that a second queue does not overwrite the first one's pass.
+fn cookie_of(target: QueueTarget, value: &str, max_age_seconds: u64) -> String {
+    let (kind, id) = (target.kind().slug(), target.id());
+    format!("vq_{kind}_{id}={value}; HttpOnly; Secure; SameSite=Lax; Path=/; Max-Age={max_age_seconds}")
 }
 
 /// `2026-09-21T14:13:20Z`; `None` beyond the year 9999.

@@ -15,8 +15,9 @@ use actix_web::{
 
 use super::entry::DEGRADED;
 use crate::{
-    domain::{InvalidId, InvalidTarget},
+    domain::InvalidTarget,
     flags::{FlagError, InvalidChange},
+    identity::{self, Unidentified},
     problem::Problem,
     service::QueueError,
 };
@@ -29,6 +30,15 @@ pub enum ApiError {
     UnknownTarget,
     /// The buyer's id is missing, malformed or doubled.
     InvalidUserId,
+    /// Buyers are known by a token, and there is no valid one.
+    InvalidIdentity,
+    /// Buyers are known by a token, and the keys to check it with are not there.
+    IdentityUnavailable,
+    /// This address enters too often.
+    RateLimited {
+        /// Seconds.
+        retry_after: u64,
+    },
     /// The person is not in the queue.
     NotInQueue,
     /// The queue is full (PRD FR-7).
@@ -91,6 +101,15 @@ impl ApiError {
                 "exactly one X-User-Id header is needed, a decimal number from 1 to 9223372036854775807 without sign \
                  or leading zeros",
             ),
+            Self::InvalidIdentity => identity::INVALID,
+            Self::IdentityUnavailable => identity::UNAVAILABLE,
+            Self::RateLimited { retry_after } => Problem::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "RATE_LIMITED",
+                "Too many at once",
+                "too many people enter from this address at once; a place in the queue is kept",
+            )
+            .retry_after(*retry_after),
             Self::NotInQueue => Problem::new(
                 StatusCode::NOT_FOUND,
                 "NOT_IN_QUEUE",
@@ -190,9 +209,13 @@ impl ApiError {
         match self {
             Self::MethodNotAllowed { allow } => Some((header::ALLOW, HeaderValue::from_static(allow))),
             Self::StoreUnavailable { .. } => Some((DEGRADED, HeaderValue::from_static("redis"))),
-            Self::Unauthorized => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Self::Unauthorized | Self::InvalidIdentity => {
+                Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+            }
             Self::UnknownTarget
             | Self::InvalidUserId
+            | Self::IdentityUnavailable
+            | Self::RateLimited { .. }
             | Self::NotInQueue
             | Self::QueueFull { .. }
             | Self::TooManyTargets { .. }
@@ -255,9 +278,13 @@ impl From<InvalidTarget> for ApiError {
     }
 }
 
-impl From<InvalidId> for ApiError {
-    fn from(_: InvalidId) -> Self {
-        Self::InvalidUserId
+impl From<Unidentified> for ApiError {
+    fn from(unidentified: Unidentified) -> Self {
+        match unidentified {
+            Unidentified::NoUserId => Self::InvalidUserId,
+            Unidentified::NoToken => Self::InvalidIdentity,
+            Unidentified::NoKeys => Self::IdentityUnavailable,
+        }
     }
 }
 
@@ -293,6 +320,10 @@ mod tests {
         vec![
             (ApiError::UnknownTarget, 404, "UNKNOWN_TARGET", None),
             (ApiError::InvalidUserId, 400, "INVALID_USER_ID", None),
+            (Unidentified::NoUserId.into(), 400, "INVALID_USER_ID", None),
+            (Unidentified::NoToken.into(), 401, "INVALID_IDENTITY", None),
+            (Unidentified::NoKeys.into(), 503, "IDENTITY_UNAVAILABLE", Some("1")),
+            (ApiError::RateLimited { retry_after: 3 }, 429, "RATE_LIMITED", Some("3")),
             (ApiError::NotInQueue, 404, "NOT_IN_QUEUE", None),
             (ApiError::QueueFull { retry_after: 7 }, 429, "QUEUE_FULL", Some("7")),
             (QueueError::Full { retry_after_seconds: 0 }.into(), 429, "QUEUE_FULL", Some("1")),

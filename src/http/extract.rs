@@ -19,9 +19,6 @@ use futures_util::StreamExt;
 use super::{error::ApiError, state::HttpState};
 use crate::domain::{QueueTarget, QueueTargetType, UserId};
 
-/// Who asks (TDD: FE/외부 계약).
-const USER_ID: &str = "x-user-id";
-
 /// A body may take this long to arrive, so that nobody holds a handler by dripping one.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -73,13 +70,10 @@ fn read_target(request: &HttpRequest) -> Result<QueueTarget, ApiError> {
     }
 }
 
-fn read_user(request: &HttpRequest) -> Result<UserId, ApiError> {
-    let mut values = request.headers().get_all(USER_ID);
-    let (Some(value), None) = (values.next(), values.next()) else {
-        return Err(ApiError::InvalidUserId);
-    };
-    let text = value.to_str().map_err(|_| ApiError::InvalidUserId)?;
-    Ok(UserId::parse(text)?)
+/// Who asks, by header or by token.
+pub(super) fn read_user(request: &HttpRequest) -> Result<UserId, ApiError> {
+    let state = request.app_data::<web::Data<HttpState>>().ok_or(ApiError::Internal)?;
+    Ok(state.identity.user(request.headers())?)
 }
 
 /// Reads a body to its end, at most `limit` bytes and for at most five seconds. What has no body costs nothing.

@@ -14,7 +14,7 @@ use actix_web::{
 use tracing::{Span, field};
 use tracing_actix_web::{RequestId, RootSpanBuilder, TracingLogger};
 
-use super::{error::ApiError, routes::RouteTemplate, state::HttpState};
+use super::{cors, error::ApiError, routes::RouteTemplate, state::HttpState};
 use crate::{problem::PROBLEM_JSON, proxy::FromShop};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -43,8 +43,10 @@ where
     B: MessageBody + 'static,
 {
     app
-        // 3. Innermost: what actix refuses by itself becomes a problem before anybody counts or logs it.
+        // 4. Innermost: what actix refuses by itself becomes a problem before anybody counts or logs it.
         .wrap(from_fn(problems_only))
+        // 3. Answers preflights, and lets pages of other origins read what comes from below, errors included.
+        .wrap(from_fn(cors::cross_origin))
         // 2. Counts what the client really gets, and gives it the request id.
         .wrap(from_fn(observe))
         // 1. Outermost: everything below logs inside the request's span.

@@ -6,10 +6,12 @@
 
 mod admin;
 mod bearer;
+mod cors;
 mod entry;
 mod error;
 mod extract;
 mod health;
+mod limit;
 mod middleware;
 mod openapi;
 mod purchase;
@@ -21,7 +23,9 @@ mod tests;
 mod verify;
 
 pub use bearer::BearerKey;
+pub use cors::Cors;
 pub use error::ApiError;
+pub use limit::EnterLimit;
 pub use middleware::with_middleware;
 pub use openapi::openapi_json;
 pub use purchase::no_shop_routes;

@@ -68,9 +68,10 @@ pub(super) struct TargetPath {
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "names a header for the documentation")]
 pub(super) struct UserHeader {
-    /// Who asks, exactly once: canonical decimal, 1..=9223372036854775807.
+    /// Who asks, exactly once: canonical decimal, 1..=9223372036854775807. Where buyers are known by tokens it counts
+    /// for nothing, and `Authorization: Bearer` is needed.
     #[param(rename = "X-User-Id", pattern = "^[1-9][0-9]{0,18}$")]
-    user_id: String,
+    user_id: Option<String>,
 }
 
 /// The pass of the person who buys.

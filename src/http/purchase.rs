@@ -23,11 +23,12 @@ pub fn no_shop_routes(cfg: &mut web::ServiceConfig) {
     params(("dropId" = String, Path, description = "The drop."), UserHeader, PassHeader),
     responses(
         (status = "default", description = "What the shop answers. 2xx and 3xx use the pass up."),
+        (status = 401, description = "`INVALID_IDENTITY`: where buyers are known by tokens."),
         (status = 403, description = "`QUEUE_BYPASS_DENIED`: no valid pass. Enter the queue."),
         (status = 404, description = "`UNKNOWN_TARGET`"),
         (status = 409, description = "`PASS_IN_USE`: another purchase with this pass is under way."),
         (status = 502, description = "`UPSTREAM_UNREACHABLE`, `UPSTREAM_FAILED`: the shop gave no answer."),
-        (status = 503, description = "`OVERLOADED`, `NO_SHOP`"),
+        (status = 503, description = "`OVERLOADED`, `IDENTITY_UNAVAILABLE`, `NO_SHOP`"),
         (status = 504, description = "`UPSTREAM_TIMEOUT`: the shop took too long; the pass stays claimed."),
     )
 )]
@@ -41,11 +42,12 @@ async fn order() -> Result<HttpResponse, ApiError> {
     params(("id" = String, Path, description = "The event."), UserHeader, PassHeader),
     responses(
         (status = "default", description = "What the shop answers. 2xx and 3xx use the pass up."),
+        (status = 401, description = "`INVALID_IDENTITY`: where buyers are known by tokens."),
         (status = 403, description = "`QUEUE_BYPASS_DENIED`: no valid pass. Enter the queue."),
         (status = 404, description = "`UNKNOWN_TARGET`"),
         (status = 409, description = "`PASS_IN_USE`: another purchase with this pass is under way."),
         (status = 502, description = "`UPSTREAM_UNREACHABLE`, `UPSTREAM_FAILED`: the shop gave no answer."),
-        (status = 503, description = "`OVERLOADED`, `NO_SHOP`"),
+        (status = 503, description = "`OVERLOADED`, `IDENTITY_UNAVAILABLE`, `NO_SHOP`"),
         (status = 504, description = "`UPSTREAM_TIMEOUT`: the shop took too long; the pass stays claimed."),
     )
 )]

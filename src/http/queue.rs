@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use super::{
     entry,
     error::ApiError,
-    extract::{Caller, Target, read_body},
+    extract::{Caller, Target, read_body, read_user},
     openapi::{TargetPath, UserHeader},
     state::HttpState,
 };
@@ -27,23 +27,29 @@ const MAX_IGNORED_BYTES: usize = 8 * 1024;
         (status = 200, description = "Where the person stands.", body = entry::EntryBody,
             headers(("X-Virtual-Queue-Degraded" = Option<String>, description = "`redis`: answered without the store."))),
         (status = 400, description = "`INVALID_USER_ID`, `BAD_REQUEST`"),
+        (status = 401, description = "`INVALID_IDENTITY`: where buyers are known by tokens."),
         (status = 404, description = "`UNKNOWN_TARGET`"),
         (status = 413, description = "`PAYLOAD_TOO_LARGE`: a body is ignored, up to 8 KB."),
-        (status = 429, description = "`QUEUE_FULL`, `TOO_MANY_TARGETS`"),
-        (status = 503, description = "`STORE_UNAVAILABLE`"),
+        (status = 429, description = "`QUEUE_FULL`, `TOO_MANY_TARGETS`, `RATE_LIMITED`"),
+        (status = 503, description = "`STORE_UNAVAILABLE`, `IDENTITY_UNAVAILABLE`"),
     )
 )]
 pub(super) async fn enter(
     state: web::Data<HttpState>,
-    caller: Caller,
+    target: Target,
     request: HttpRequest,
     payload: web::Payload,
 ) -> Result<HttpResponse, ApiError> {
+    // Before anybody's token costs anything.
+    if let Some(limit) = &state.enter_limit {
+        limit.check(&request)?;
+    }
+    let user = read_user(&request)?;
     // Nothing in a body matters, but unread it would end the connection after every answer.
     if let Err(refusal) = read_body(&request, payload, MAX_IGNORED_BYTES).await {
         return Ok(refusal);
     }
-    respond(&state, caller.target, state.service.enter(caller.target, caller.user).await)
+    respond(&state, target.0, state.service.enter(target.0, user).await)
 }
 
 /// Poll: where the person stands now. Keeps the place alive, and collects the pass once the turn has come.
@@ -54,8 +60,9 @@ pub(super) async fn enter(
         (status = 200, description = "Where the person stands.", body = entry::EntryBody,
             headers(("X-Virtual-Queue-Degraded" = Option<String>, description = "`redis`: answered without the store."))),
         (status = 400, description = "`INVALID_USER_ID`"),
+        (status = 401, description = "`INVALID_IDENTITY`: where buyers are known by tokens."),
         (status = 404, description = "`NOT_IN_QUEUE`: enter again; `UNKNOWN_TARGET`"),
-        (status = 503, description = "`STORE_UNAVAILABLE`"),
+        (status = 503, description = "`STORE_UNAVAILABLE`, `IDENTITY_UNAVAILABLE`"),
     )
 )]
 pub(super) async fn poll(state: web::Data<HttpState>, caller: Caller) -> Result<HttpResponse, ApiError> {
@@ -70,13 +77,14 @@ pub(super) async fn poll(state: web::Data<HttpState>, caller: Caller) -> Result<
         (status = 204, description = "Not in the queue any more, whether or not before.",
             headers(("X-Virtual-Queue-Degraded" = Option<String>, description = "`redis`: answered without the store."))),
         (status = 400, description = "`INVALID_USER_ID`"),
+        (status = 401, description = "`INVALID_IDENTITY`: where buyers are known by tokens."),
         (status = 404, description = "`UNKNOWN_TARGET`"),
-        (status = 503, description = "`STORE_UNAVAILABLE`"),
+        (status = 503, description = "`STORE_UNAVAILABLE`, `IDENTITY_UNAVAILABLE`"),
     )
 )]
 pub(super) async fn leave(state: web::Data<HttpState>, caller: Caller) -> Result<HttpResponse, ApiError> {
     let left = state.service.leave(caller.target, caller.user).await?;
-    Ok(entry::left(left.degraded))
+    Ok(entry::left(caller.target, left.degraded, state.options.cookie))
 }
 
 /// The books of a target, the same on every replica. Zeros for a target nobody uses.

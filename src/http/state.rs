@@ -5,9 +5,9 @@ use std::sync::{
     atomic::{AtomicU8, Ordering},
 };
 
-use super::bearer::BearerKey;
+use super::{bearer::BearerKey, cors::Cors, limit::EnterLimit};
 use crate::{
-    clock::StoreClock, config::Config, flags::FeatureFlags, gate::EntryTokenGate, metrics::Metrics,
+    clock::StoreClock, config::Config, flags::FeatureFlags, gate::EntryTokenGate, identity::Identify, metrics::Metrics,
     service::VirtualQueueService,
 };
 
@@ -19,6 +19,10 @@ pub struct HttpState {
     pub gate: EntryTokenGate,
     /// The rule in force, for the operator's API.
     pub flags: Arc<FeatureFlags>,
+    /// How buyers are known.
+    pub identity: Identify,
+    /// How often one address may enter (`rate_limit`); none: as often as it likes.
+    pub enter_limit: Option<EnterLimit>,
     /// Where answers are counted.
     pub metrics: Arc<Metrics>,
     /// The store's time.
@@ -40,6 +44,8 @@ pub struct HttpOptions {
     pub admin: Option<BearerKey>,
     /// None: shops do not settle (`gate.settle_token`).
     pub settle: Option<BearerKey>,
+    /// Which pages may call from a browser; none: only those of the same origin (`cors.allowed_origins`).
+    pub cors: Option<Cors>,
 }
 
 impl HttpOptions {
@@ -50,6 +56,7 @@ impl HttpOptions {
             cookie: config.token.cookie,
             admin: config.admin.token.as_ref().map(BearerKey::new),
             settle: config.gate.settle_token.as_ref().map(BearerKey::new),
+            cors: Cors::from_config(config),
         }
     }
 }

@@ -10,7 +10,7 @@ use actix_web::{
     guard::GuardContext,
     http::{
         Method, StatusCode, Uri,
-        header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue},
+        header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE},
     },
     web,
 };
@@ -55,7 +55,9 @@ const MAX_SETTLEMENT_BYTES: usize = 4096;
         (status = 204, description = "On to the shop. Of a purchase with a pass: `X-Virtual-Queue-User`, \
             `X-Virtual-Queue-Target` and, where the shop settles, `X-Virtual-Queue-Claim`."),
         (status = 403, description = "Not to the shop; `X-Virtual-Queue-Code` repeats the code: \
-            `QUEUE_BYPASS_DENIED`, `PASS_IN_USE`, `UNKNOWN_TARGET`, `UNCLEAR_REQUEST`."),
+            `QUEUE_BYPASS_DENIED`, `PASS_IN_USE`, `UNKNOWN_TARGET`, `UNCLEAR_REQUEST`, `IDENTITY_UNAVAILABLE`."),
+        (status = 401, description = "Not to the shop: buyers are known by tokens, and there is no valid one. \
+            `X-Virtual-Queue-Code` is `INVALID_IDENTITY`."),
     )
 )]
 pub(super) async fn verify(state: web::Data<HttpState>, request: HttpRequest) -> HttpResponse {
@@ -164,6 +166,9 @@ fn denied(problem: Problem) -> HttpResponse {
     let code = problem.code;
     let mut response = problem.into_response();
     response.headers_mut().insert(CODE, HeaderValue::from_static(code));
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     response
 }
 

@@ -16,7 +16,7 @@ use actix_web::{
 };
 
 use super::{failure::Failure, headers::named_by_connection};
-use crate::gate::folded_name;
+use crate::identity::folded;
 
 /// Headers that say where a message ends or for whom it is: nobody may disguise one of them.
 const FRAMING: [HeaderName; 4] = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::HOST, header::CONNECTION];
@@ -75,7 +75,7 @@ fn target_ambiguity(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<&
 
 fn header_ambiguity(headers: &HeaderMap) -> Option<&'static str> {
     for name in headers.keys() {
-        if name.as_str().contains(['_', '.']) && FRAMING.iter().any(|framing| folded_name(name) == framing.as_str()) {
+        if name.as_str().contains(['_', '.']) && FRAMING.iter().any(|framing| folded(name) == framing.as_str()) {
             return Some("a header looks like one that says where the message ends");
         }
     }

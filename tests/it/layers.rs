@@ -6,7 +6,7 @@ use std::{
 };
 
 /// From the ground up: a module may import what stands before it.
-const ORDER: [&str; 18] = [
+const ORDER: [&str; 19] = [
     "domain",
     "clock",
     "token",
@@ -14,6 +14,7 @@ const ORDER: [&str; 18] = [
     "metrics",
     "problem",
     "telemetry",
+    "identity",
     "redis",
     "store",
     "flags",

@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and tells what it measured")]
 
 mod bad_input;
+mod browser;
 mod docker;
 mod documents;
 mod forward_auth;
 mod gateway;
+mod identity;
 mod invariants;
 mod layers;
 mod life;

@@ -1,13 +1,16 @@
 //! One file a section: its settings, how they are read, and whether they make sense by themselves.
 
 mod admin;
+mod cors;
 mod demo_shop;
 mod flags;
 mod gate;
+mod identity;
 mod limited_drop;
 mod load_shedding;
 mod log;
 mod queue;
+mod rate_limit;
 mod redis_server;
 mod server;
 mod store;
@@ -15,13 +18,16 @@ mod token;
 mod upstream;
 
 pub use admin::AdminConfig;
+pub use cors::CorsConfig;
 pub use demo_shop::DemoShopConfig;
 pub use flags::FlagsConfig;
 pub use gate::GateConfig;
+pub use identity::{IdentityConfig, IdentityMode, JwtAlgorithm};
 pub use limited_drop::LimitedDropConfig;
 pub use load_shedding::LoadSheddingConfig;
 pub use log::{LogConfig, LogFormat};
 pub use queue::QueueConfig;
+pub use rate_limit::RateLimitConfig;
 pub use redis_server::{OnFailure, RedisConfig, RedisMode};
 pub use server::ServerConfig;
 pub use store::{StoreConfig, StoreKind};

@@ -81,7 +81,7 @@ async fn what_is_answered_without_the_store_says_so() {
     for degraded in [true, false] {
         let answer = Answer { degraded, ..answer(QueueStatus::DirectAdmitted(pass())) };
         let expected = degraded.then_some("redis");
-        for response in [entry::entry(drop_42(), &answer, None), entry::left(degraded)] {
+        for response in [entry::entry(drop_42(), &answer, None), entry::left(drop_42(), degraded, false)] {
             let header = response.headers().get("x-virtual-queue-degraded").map(|value| value.to_str().unwrap());
             assert_eq!(header, expected);
         }
@@ -103,6 +103,16 @@ async fn the_cookie_carries_a_pass_for_as_long_as_it_lives_and_nothing_else() {
         let response = entry::entry(drop_42(), &answer(status), Some(NOW));
         assert!(!response.headers().contains_key("set-cookie"));
     }
+}
+
+#[actix_web::test]
+async fn leaving_takes_the_cookie_back() {
+    let cookie = |taken| {
+        let response = entry::left(drop_42(), false, taken);
+        response.headers().get("set-cookie").map(|value| value.to_str().unwrap().to_owned())
+    };
+    let gone = "vq_limited-drop_42=; HttpOnly; Secure; SameSite=Lax; Path=/; Max-Age=0";
+    assert_eq!((cookie(true).as_deref(), cookie(false)), (Some(gone), None));
 }
 
 #[actix_web::test]

@@ -3,6 +3,7 @@
 mod admin;
 mod bad_input;
 mod contract;
+mod cross_origin;
 mod description;
 mod stack;
 mod wire;
@@ -25,6 +26,7 @@ use crate::{
     config::Config,
     flags::{AUDIT_KEPT, EmbeddedFlagSource, FeatureFlags},
     gate::EntryTokenGate,
+    identity::Identify,
     metrics::Metrics,
     service::{ServiceParts, VirtualQueueService},
     store::{QueueRules, embedded::EmbeddedStore},
@@ -50,7 +52,7 @@ fn unused_service(clock: &StoreClock, flags: &Arc<FeatureFlags>) -> Arc<VirtualQ
 }
 
 fn plain() -> HttpOptions {
-    HttpOptions { limited_drops: true, cookie: false, admin: None, settle: None }
+    HttpOptions { limited_drops: true, cookie: false, admin: None, settle: None, cors: None }
 }
 
 /// Everything that a token opens is there.
@@ -69,6 +71,8 @@ fn state(options: HttpOptions) -> web::Data<HttpState> {
         service: unused_service(&clock, &flags),
         gate,
         flags,
+        identity: Identify::by_header(),
+        enter_limit: None,
         metrics,
         clock,
         lifecycle: Arc::new(Lifecycle::new()),

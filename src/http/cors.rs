@@ -1,0 +1,138 @@
+//! Which pages of other origins may call from a browser, and what their scripts may read (CORS, the Fetch standard).
+//!
+//! Here: the queue's API, and the purchase routes where the shop is the built-in one. A shop behind the gateway keeps
+//! its own rules: its preflights go through to it, its headers stay as they are, and only refusals of ours get ours.
+
+use actix_web::{
+    Error, HttpResponse,
+    body::MessageBody,
+    dev::{ServiceRequest, ServiceResponse},
+    http::{
+        Method,
+        header::{
+            ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+            ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+            ACCESS_CONTROL_REQUEST_METHOD, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN, VARY,
+        },
+    },
+    middleware::Next,
+    web,
+};
+
+use super::state::HttpState;
+use crate::{config::Config, problem::PROBLEM_JSON, proxy::FromShop};
+
+/// What a page may do.
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
+
+/// What a page may send, besides what it always may.
+const HEADERS: HeaderValue = HeaderValue::from_static("X-User-Id, X-Entry-Token, Authorization, Content-Type");
+
+/// What a script may read, besides the body.
+const EXPOSED: HeaderValue = HeaderValue::from_static("Retry-After, X-Virtual-Queue-Degraded, X-Request-Id");
+
+/// How long a browser may remember a preflight, in seconds.
+const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
+
+/// The origins that may call.
+#[derive(Debug)]
+pub struct Cors {
+    allowed: Vec<HeaderValue>,
+    /// The purchase routes are ours, too: the built-in shop's.
+    shop_is_ours: bool,
+}
+
+/// Whose answer it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Queue,
+    Shop,
+    /// For machines and operators, proxies among them: no page has any business there.
+    Management,
+}
+
+impl Cors {
+    /// As configured; `None`: no other origin may call.
+    pub fn from_config(config: &Config) -> Option<Self> {
+        let allowed: Vec<HeaderValue> =
+            config.cors.allowed_origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect();
+        let shop_is_ours = config.demo_shop.enabled == Some(true);
+        (!allowed.is_empty()).then_some(Self { allowed, shop_is_ours })
+    }
+
+    /// The origin of a request, if it may call: exactly one of those configured.
+    fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let mut origins = headers.get_all(ORIGIN);
+        let (Some(origin), None) = (origins.next(), origins.next()) else { return None };
+        self.allowed.contains(origin).then(|| origin.clone())
+    }
+
+    fn is_ours(&self, owner: Owner) -> bool {
+        owner == Owner::Queue || (owner == Owner::Shop && self.shop_is_ours)
+    }
+}
+
+fn owner_of(path: &str) -> Owner {
+    const MANAGEMENT: [&str; 5] = ["/metrics", "/health/", "/admin/", "/openapi.json", "/gate/"];
+    if path.starts_with("/virtual-queues/") {
+        Owner::Queue
+    } else if MANAGEMENT.iter().any(|start| path.starts_with(start)) {
+        Owner::Management
+    } else {
+        Owner::Shop
+    }
+}
+
+/// The middleware.
+pub(super) async fn cross_origin(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let state = request.app_data::<web::Data<HttpState>>().cloned();
+    let Some(cors) = state.as_ref().and_then(|state| state.options.cors.as_ref()) else {
+        return next.call(request).await.map(ServiceResponse::map_into_left_body);
+    };
+    let owner = owner_of(request.path());
+    let origin = cors.allowed(request.headers());
+    if let Some(origin) = &origin
+        && cors.is_ours(owner)
+        && request.method() == Method::OPTIONS
+        && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+    {
+        return Ok(request.into_response(preflight(origin)).map_into_right_body());
+    }
+    let mut response = next.call(request).await?;
+    let ours = cors.is_ours(owner) || (owner == Owner::Shop && is_refusal_of_ours(&response));
+    if ours {
+        let headers = response.headers_mut();
+        // Also without an origin: what is remembered for one page must not be given to another.
+        headers.append(VARY, HeaderValue::from_static("Origin"));
+        if let Some(origin) = origin {
+            allow(headers, origin);
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+        }
+    }
+    Ok(response.map_into_left_body())
+}
+
+fn preflight(origin: &HeaderValue) -> HttpResponse {
+    let mut response = HttpResponse::NoContent().finish();
+    let headers = response.headers_mut();
+    allow(headers, origin.clone());
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
+    headers.insert(ACCESS_CONTROL_MAX_AGE, REMEMBERED);
+    headers.append(VARY, HeaderValue::from_static("Origin"));
+    response
+}
+
+fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+}
+
+/// Before a shop with rules of its own: a problem that is not the shop's is the gate's, or the gateway's.
+fn is_refusal_of_ours(response: &ServiceResponse<impl MessageBody>) -> bool {
+    response.response().extensions().get::<FromShop>().is_none()
+        && response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == PROBLEM_JSON)
+}

@@ -1,0 +1,151 @@
+//! Keys that the issuer publishes, and changes when it likes.
+//!
+//! They are fetched in the background, and no request waits for it. While they cannot be fetched, those known so far
+//! hold.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
+};
+
+use awc::{Client, Connector};
+use jsonwebtoken::Algorithm;
+use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tokio::sync::Notify;
+
+use super::keys::{Choice, KeySet};
+use crate::{clock::StoreClock, config::JwtAlgorithm};
+
+/// From one fetch to the next.
+const EVERY: Duration = Duration::from_secs(300);
+
+/// From a fetch that failed to the next.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// An unknown key is looked for at most this often: anybody can make up names.
+const UNKNOWN_EVERY: Duration = Duration::from_secs(30);
+
+/// A fetch may take this long in all.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A document may be this large: hundreds of keys.
+const MAX_BYTES: usize = 256 * 1024;
+
+/// The keys behind a URL.
+pub(super) struct PublishedKeys {
+    url: String,
+    algorithms: Vec<JwtAlgorithm>,
+    clock: StoreClock,
+    known: RwLock<Option<KeySet>>,
+    looking: Mutex<Looking>,
+    wanted: Notify,
+}
+
+struct Looking {
+    /// A fetch is under way, or about to be.
+    now: bool,
+    /// When an unknown key was last looked for, on the monotonic clock.
+    asked: Option<Duration>,
+}
+
+impl PublishedKeys {
+    pub(super) fn new(url: &str, algorithms: &[JwtAlgorithm], clock: StoreClock) -> Self {
+        Self {
+            url: url.to_owned(),
+            algorithms: algorithms.to_vec(),
+            clock,
+            known: RwLock::new(None),
+            looking: Mutex::new(Looking { now: true, asked: None }),
+            wanted: Notify::new(),
+        }
+    }
+
+    /// The key for a token that says this of itself. One that is not known is looked for, which may take a moment.
+    pub(super) fn choose(&self, algorithm: Algorithm, id: Option<&str>) -> Choice {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        match known.as_ref().map(|keys| keys.choose(algorithm, id)) {
+            Some(Choice::None) if id.is_some() && self.is_looking() => Choice::LookedFor,
+            Some(choice) => choice,
+            None => Choice::LookedFor,
+        }
+    }
+
+    /// Whether an unknown key may be found any moment; begins to look if that was not done lately.
+    fn is_looking(&self) -> bool {
+        let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.monotonic();
+        let lately = looking.asked.is_some_and(|asked| now.saturating_sub(asked) < UNKNOWN_EVERY);
+        if !looking.now && !lately {
+            *looking = Looking { now: true, asked: Some(now) };
+            self.wanted.notify_one();
+        }
+        looking.now
+    }
+
+    /// Fetches for ever.
+    pub(super) async fn keep(&self) {
+        let client = client(self.url.starts_with("https:"));
+        loop {
+            let fetched = match &client {
+                Ok(client) => self.fetch(client).await,
+                Err(why) => Err(*why),
+            };
+            let pause = match fetched.and_then(|document| KeySet::from_jwks(&document, &self.algorithms)) {
+                Ok(keys) => {
+                    self.found(keys);
+                    EVERY
+                }
+                Err(why) => {
+                    tracing::warn!(why, "identity.jwks_url: the keys are not to be had; those known so far hold");
+                    AFTER_FAILURE
+                }
+            };
+            self.looked();
+            // Either wakes it: the time, or somebody with an unknown key.
+            let _ = tokio::time::timeout(pause, self.wanted.notified()).await;
+            self.looking.lock().unwrap_or_else(PoisonError::into_inner).now = true;
+        }
+    }
+
+    pub(super) fn found(&self, keys: KeySet) {
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
+    }
+
+    /// A look is over, whatever came of it.
+    pub(super) fn looked(&self) {
+        self.looking.lock().unwrap_or_else(PoisonError::into_inner).now = false;
+    }
+
+    async fn fetch(&self, client: &Client) -> Result<Vec<u8>, &'static str> {
+        let answer = async {
+            let mut answer = client.get(&self.url).send().await.map_err(|_| "it cannot be reached")?;
+            if answer.status() != 200 {
+                return Err("its answer is not 200");
+            }
+            answer.body().limit(MAX_BYTES).await.map_err(|_| "its answer breaks off, or is too large")
+        };
+        let document = tokio::time::timeout(TIMEOUT, answer).await.map_err(|_| "it takes too long")??;
+        Ok(document.to_vec())
+    }
+}
+
+/// Follows nobody elsewhere. Over TLS it believes whom the machine believes (`SSL_CERT_FILE` names others).
+fn client(tls: bool) -> Result<Client, &'static str> {
+    let mut connector = Connector::new().timeout(TIMEOUT);
+    if tls {
+        connector = connector.rustls_0_23(Arc::new(tls_config()?));
+    }
+    Ok(Client::builder().connector(connector).timeout(TIMEOUT).disable_redirects().finish())
+}
+
+fn tls_config() -> Result<ClientConfig, &'static str> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        return Err("this machine has no root certificates: install ca-certificates, or set SSL_CERT_FILE");
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|_| "TLS cannot be set up")?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
