@@ -6,6 +6,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     future::Future,
+    hash::Hash,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -13,7 +14,7 @@ use std::{
 use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
 use super::failure::Failure;
-use crate::domain::{QueueTarget, UserId};
+use crate::domain::QueueTarget;
 
 /// People in a call at most.
 pub const MOST_PEOPLE: usize = 256;
@@ -22,29 +23,34 @@ pub const MOST_CALLS: usize = 4;
 
 /// A call for many people of one target.
 pub trait GroupCall: Send + Sync + 'static {
-    /// What each person gets.
+    /// Who asks, or what for: what is equal is asked once.
+    type Item: Clone + Eq + Hash + Send + Sync + 'static;
+    /// What each gets.
     type Answer: Clone + Send + 'static;
 
     /// Makes the call: one answer for each of `people`, in their order. Must end by itself.
     fn call(
         &self,
         target: QueueTarget,
-        people: &[UserId],
+        people: &[Self::Item],
     ) -> impl Future<Output = Result<Vec<Self::Answer>, Failure>> + Send;
 }
 
 type Waiter<A> = oneshot::Sender<Result<A, Failure>>;
 
+/// Everybody, by target.
+type Lanes<C> = HashMap<QueueTarget, Lane<<C as GroupCall>::Item, <C as GroupCall>::Answer>>;
+
 /// The people of one target.
-struct Lane<A> {
-    order: VecDeque<UserId>,
-    waiters: HashMap<UserId, Vec<Waiter<A>>>,
+struct Lane<I, A> {
+    order: VecDeque<I>,
+    waiters: HashMap<I, Vec<Waiter<A>>>,
     calls_under_way: usize,
     /// Those of them that have yet to take their people.
     calls_starting: usize,
 }
 
-impl<A> Lane<A> {
+impl<I: Clone + Eq + Hash, A> Lane<I, A> {
     fn new() -> Self {
         Self { order: VecDeque::new(), waiters: HashMap::new(), calls_under_way: 0, calls_starting: 0 }
     }
@@ -59,7 +65,7 @@ impl<A> Lane<A> {
     }
 
     /// The next people to go, those whom nobody waits for any more left out.
-    fn take(&mut self) -> (Vec<UserId>, Vec<Vec<Waiter<A>>>) {
+    fn take(&mut self) -> (Vec<I>, Vec<Vec<Waiter<A>>>) {
         let (mut people, mut waiters) = (Vec::new(), Vec::new());
         while people.len() < MOST_PEOPLE
             && let Some(user) = self.order.pop_front()
@@ -85,7 +91,7 @@ struct Inner<C: GroupCall> {
     limit: Duration,
     /// Calls run here, not where a person's request does: a worker that stops must not take others' calls with it.
     runtime: Handle,
-    lanes: Mutex<HashMap<QueueTarget, Lane<C::Answer>>>,
+    lanes: Mutex<Lanes<C>>,
 }
 
 impl<C: GroupCall> Batcher<C> {
@@ -99,16 +105,16 @@ impl<C: GroupCall> Batcher<C> {
     /// # Errors
     /// The call's [`Failure`], also that of a call this person gathered behind; [`Failure::TimedOut`] after the
     /// limit, counted from now.
-    pub async fn ask(&self, target: QueueTarget, user: UserId) -> Result<C::Answer, Failure> {
+    pub async fn ask(&self, target: QueueTarget, item: C::Item) -> Result<C::Answer, Failure> {
         let (waiter, answer) = oneshot::channel();
         let start = {
             let mut lanes = self.inner.lanes();
             let lane = lanes.entry(target).or_insert_with(Lane::new);
-            let of_user = lane.waiters.entry(user).or_default();
-            if of_user.is_empty() {
-                lane.order.push_back(user);
+            let of_item = lane.waiters.entry(item.clone()).or_default();
+            if of_item.is_empty() {
+                lane.order.push_back(item);
             }
-            of_user.push(waiter);
+            of_item.push(waiter);
             lane.one_more()
         };
         if start {
@@ -130,7 +136,7 @@ impl<C: GroupCall> Clone for Batcher<C> {
 }
 
 impl<C: GroupCall> Inner<C> {
-    fn lanes(&self) -> MutexGuard<'_, HashMap<QueueTarget, Lane<C::Answer>>> {
+    fn lanes(&self) -> MutexGuard<'_, Lanes<C>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -195,7 +201,7 @@ impl<C: GroupCall> UnderWay<C> {
         }
     }
 
-    fn begin(&mut self, lanes: &mut HashMap<QueueTarget, Lane<C::Answer>>) {
+    fn begin(&mut self, lanes: &mut Lanes<C>) {
         if std::mem::take(&mut self.starting)
             && let Some(lane) = lanes.get_mut(&self.target)
         {
@@ -203,7 +209,7 @@ impl<C: GroupCall> UnderWay<C> {
         }
     }
 
-    fn end(&mut self, lanes: &mut HashMap<QueueTarget, Lane<C::Answer>>) {
+    fn end(&mut self, lanes: &mut Lanes<C>) {
         self.ended = true;
         if let Some(lane) = lanes.get_mut(&self.target) {
             lane.calls_under_way -= 1;

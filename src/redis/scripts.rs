@@ -87,9 +87,9 @@ scripts! {
     /// Somebody gives up.
     LEAVE = "leave", Args::Exactly(9), ["includes/target.lua", "leave.lua"];
     /// A purchase begins.
-    CLAIM = "claim", Args::Exactly(12), ["includes/target.lua", "claim.lua"];
+    CLAIM = "claim", Args::AtLeast(12), ["includes/target.lua", "claim.lua"];
     /// A purchase ended.
-    SETTLE = "settle", Args::Exactly(12), ["includes/target.lua", "settle.lua"];
+    SETTLE = "settle", Args::AtLeast(12), ["includes/target.lua", "settle.lua"];
     /// The silent go.
     EVICT = "evict", Args::Exactly(8), ["includes/target.lua", "includes/silence.lua", "evict.lua"];
     /// One tick.

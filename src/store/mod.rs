@@ -125,7 +125,7 @@ pub enum Claim {
 }
 
 /// How a purchase ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Settlement {
     /// The shop took it: the pass is used up.
     Spent,

@@ -2,6 +2,7 @@
 //!
 //! Here: which script does what, and what is counted on its reply. The scripts decide; see `redis-scripts/`.
 
+mod purchases;
 mod reply;
 mod server;
 mod shared;
@@ -18,7 +19,10 @@ use std::{
 
 use async_trait::async_trait;
 
-use self::shared::{Shared, Visit};
+use self::{
+    purchases::{Claims, Settlements},
+    shared::{Shared, Visit},
+};
 use super::{
     Adopted, Claim, Departure, Place, QueueRules, Settled, Settlement, StoreError, Sweep, Tick, TickLock,
     VirtualQueueStore,
@@ -42,6 +46,8 @@ pub struct RedisStore {
     shared: Arc<Shared>,
     enter: Batcher<Visit>,
     status: Batcher<Visit>,
+    claims: Batcher<Claims>,
+    settlements: Batcher<Settlements>,
     malformed_logged: AtomicBool,
 }
 
@@ -89,6 +95,8 @@ impl RedisStore {
         Ok(Arc::new(Self {
             enter: batcher(&scripts::ENTER, 4),
             status: batcher(&scripts::STATUS, 0),
+            claims: Batcher::new(Claims(shared.clone()), limit, runtime.clone()),
+            settlements: Batcher::new(Settlements(shared.clone()), limit, runtime.clone()),
             shared,
             malformed_logged: AtomicBool::new(false),
         }))
@@ -158,9 +166,7 @@ impl VirtualQueueStore for RedisStore {
         expires_at: u64,
         nonce: &str,
     ) -> Result<Claim, StoreError> {
-        let lease = self.shared.rules.lease_ms.to_string();
-        let own = [user.to_string(), expires_at.to_string(), nonce.to_owned(), lease];
-        self.shared.hot(&scripts::CLAIM, target, own, reply::claim).await
+        Ok(self.claims.ask(target, (user, expires_at, nonce.to_owned())).await?)
     }
 
     async fn settle(
@@ -171,14 +177,7 @@ impl VirtualQueueStore for RedisStore {
         nonce: &str,
         how: Settlement,
     ) -> Result<Settled, StoreError> {
-        let how = match how {
-            Settlement::Spent => "spent",
-            Settlement::GivenBack => "back",
-        };
-        let own = [user.to_string(), expires_at.to_string(), nonce.to_owned(), how.to_owned()];
-        let settled = self.shared.hot(&scripts::SETTLE, target, own, reply::settled).await?;
-        self.shared.metrics.tokens(target, TokenEvent::Consumed, u64::from(settled == Settled::Consumed));
-        Ok(settled)
+        Ok(self.settlements.ask(target, ((user, expires_at, nonce.to_owned()), how)).await?)
     }
 
     async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError> {

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::domain::QueueTargetType;
+use crate::domain::UserId;
 
 type Reply = Result<Vec<u64>, Failure>;
 
@@ -13,6 +14,7 @@ type Reply = Result<Vec<u64>, Failure>;
 struct ByHand(mpsc::UnboundedSender<(Vec<u64>, oneshot::Sender<Reply>)>);
 
 impl GroupCall for ByHand {
+    type Item = UserId;
     type Answer = u64;
 
     async fn call(&self, _: QueueTarget, people: &[UserId]) -> Reply {
@@ -183,6 +185,7 @@ async fn a_worker_that_stops_takes_nobody_elses_call_with_it() {
 struct Panics(AtomicUsize);
 
 impl GroupCall for Panics {
+    type Item = UserId;
     type Answer = u64;
 
     async fn call(&self, _: QueueTarget, people: &[UserId]) -> Reply {

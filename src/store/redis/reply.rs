@@ -136,24 +136,26 @@ pub(super) fn departure(reply: &[i64]) -> Result<Timed<Departure>, StoreError> {
 }
 
 /// The reply of `claim.lua`.
-pub(super) fn claim(reply: &[i64]) -> Result<Timed<Claim>, StoreError> {
-    timed("claim", reply, |reader| match reader.signed()? {
+pub(super) fn claims(purchases: usize, reply: &[i64]) -> Result<Timed<Vec<Claim>>, StoreError> {
+    let one = |reader: &mut Reader<'_>| match reader.signed()? {
         1 => Ok(Claim::Granted),
         2 => Ok(Claim::Spent),
         3 => Ok(Claim::InUse),
         4 => Ok(Claim::Expired),
         _ => Err(reader.odd()),
-    })
+    };
+    timed("claim", reply, |reader| (0..purchases).map(|_| one(reader)).collect())
 }
 
 /// The reply of `settle.lua`.
-pub(super) fn settled(reply: &[i64]) -> Result<Timed<Settled>, StoreError> {
-    timed("settle", reply, |reader| match reader.signed()? {
+pub(super) fn settled(purchases: usize, reply: &[i64]) -> Result<Timed<Vec<Settled>>, StoreError> {
+    let one = |reader: &mut Reader<'_>| match reader.signed()? {
         0 => Ok(Settled::Nothing),
         1 => Ok(Settled::Consumed),
         2 => Ok(Settled::DirectConsumed),
         _ => Err(reader.odd()),
-    })
+    };
+    timed("settle", reply, |reader| (0..purchases).map(|_| one(reader)).collect())
 }
 
 /// The reply of `direct.lua`: whether the target has a queue.
@@ -285,8 +287,8 @@ mod tests {
         broken(visits("enter", 4, 0, &[1, 2, 3, 4, 2, 1, 0]).map(drop));
         for reply in [&[][..], &[1], &[-1, 0], &[1, 9], &[1, 0, 0], &[1, -1]] {
             broken(departure(reply).map(drop));
-            broken(claim(reply).map(drop));
-            broken(settled(reply).map(drop));
+            broken(claims(1, reply).map(drop));
+            broken(settled(1, reply).map(drop));
             broken(sweep(reply).map(drop));
             broken(tick(reply).map(drop));
             broken(stats(reply).map(drop));

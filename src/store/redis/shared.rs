@@ -102,6 +102,29 @@ impl Shared {
         self.learn_time(asked, read(&reply)?)
     }
 
+    /// A script for many at once, on the hot connection.
+    pub(super) async fn group<T>(
+        &self,
+        script: &'static Script,
+        target: QueueTarget,
+        own: impl IntoIterator<Item = String>,
+        people: usize,
+        read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
+    ) -> Result<T, Failure> {
+        let (keys, args) = (TargetKeys::of(target), self.args(own));
+        let (reply, asked) = self.master.run_hot(script, keys.all(), &args, people).await?;
+        let read = read(&reply).and_then(|read| self.learn_time(asked, read));
+        read.map_err(|error| Failure::Broken(error.to_string()))
+    }
+
+    pub(super) fn lease_ms(&self) -> u64 {
+        self.rules.lease_ms
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// A script for the pump or the operator, over the pool.
     pub(super) async fn pooled<T>(
         &self,
@@ -147,16 +170,14 @@ pub(super) struct Visit {
 }
 
 impl GroupCall for Visit {
+    type Item = UserId;
     type Answer = Option<Place>;
 
     async fn call(&self, target: QueueTarget, people: &[UserId]) -> Result<Vec<Option<Place>>, Failure> {
         let shared = &self.shared;
-        let keys = TargetKeys::of(target);
-        let args = shared.args(people.iter().map(UserId::to_string));
-        let (reply, asked) = shared.master.run_hot(self.script, keys.all(), &args, people.len()).await?;
-        let found = reply::visits(self.script.name(), self.absent, people.len(), &reply)
-            .and_then(|found| shared.learn_time(asked, found))
-            .map_err(|error| Failure::Broken(error.to_string()))?;
+        let read = |reply: &[i64]| reply::visits(self.script.name(), self.absent, people.len(), reply);
+        let own = people.iter().map(UserId::to_string);
+        let found = shared.group(self.script, target, own, people.len(), read).await?;
         shared.metrics.tokens(target, TokenEvent::Issued, found.issued);
         shared.metrics.tokens(target, TokenEvent::Expired, found.expired);
         for wait in found.waits {

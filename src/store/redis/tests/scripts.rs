@@ -169,6 +169,14 @@ async fn the_examples_of_leaving_buying_and_the_books_are_true() {
     let spent = redis.run(&scripts::SETTLE, 1_000_000, &["7", &expiry, "n1", "spent"]).await;
     is_the_example(&scripts::SETTLE, &spent);
 
+    // Together, the first that asks for a pass gets it, and each purchase ends by itself.
+    let together = ["7", "1300", "a", "15000", "7", "1300", "b", "15000", "8", "900", "c", "15000"];
+    let mut redis = Bare::open().await;
+    assert_eq!(redis.run(&scripts::CLAIM, 1_000_000, &together).await[1..], [1, 3, 4]);
+    let ended = ["7", "1300", "b", "back", "7", "1300", "a", "spent", "7", "1300", "a", "spent"];
+    assert_eq!(redis.run(&scripts::SETTLE, 1_000_000, &ended).await[1..], [0, 0, 0], "no queue, no books");
+    assert_eq!(redis.run(&scripts::CLAIM, 1_000_000, &together).await[1..], [2, 2, 4]);
+
     let mut redis = Bare::open().await;
     redis.enter(1_000_000, 7..=7).await;
     redis.enter(1_000_000, 9..=9).await;
