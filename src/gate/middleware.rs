@@ -99,8 +99,9 @@ impl EntryTokenGate {
         self
     }
 
-    /// How long the store lets a claim hold; for so long settling is tried. 15 s unless set. A pass may buy again when
-    /// it ends, so it must be longer than the shop takes at most, by the 5 s that a body may take to arrive.
+    /// How long the store lets a claim hold. 15 s unless set. A pass may buy again when it ends, so it must be longer than
+    /// the shop takes at most, by the 5 s that a body may take to arrive. A store that does not take a settlement is told
+    /// again for as long: that the pass is given back; or for as long as the pass lives: that it bought.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;

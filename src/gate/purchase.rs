@@ -123,7 +123,7 @@ impl Claimed {
             if self.degraded {
                 tracing::debug!(target_id = %self.pass.target, ?how, "settling failed for good: there was no claim");
             } else {
-                tracing::warn!(target_id = %self.pass.target, ?how, "settling failed for good: left to the lease");
+                tracing::warn!(target_id = %self.pass.target, ?how, "settling failed for good");
             }
         });
     }

@@ -249,9 +249,4 @@ impl QueueRules {
     pub fn lock_ms(&self) -> u64 {
         self.pacing.tick_ms.min(2000) * 95 / 100
     }
-
-    /// A pulse older than this means that nobody could poll for a while.
-    pub fn pulse_limit_ms(&self) -> u64 {
-        (3 * self.pacing.tick_ms).min(self.heartbeat_timeout_ms / 3)
-    }
 }

@@ -97,9 +97,7 @@ impl Shared {
         own: impl IntoIterator<Item = String>,
         read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
     ) -> Result<T, StoreError> {
-        let (keys, args) = (TargetKeys::of(target), self.args(own));
-        let (reply, asked) = self.master.run_hot(script, keys.all(), &args, 1).await?;
-        self.learn_time(asked, read(&reply)?)
+        Ok(self.group(script, target, own, 1, read).await?)
     }
 
     /// A script for many at once, on the hot connection.
