@@ -358,10 +358,12 @@ fn bind(host: &str, port: u16) -> Result<TcpListener, StartError> {
 fn shop_scope(gate: &EntryTokenGate, shop: &Shop) -> impl actix_web::dev::HttpServiceFactory + use<> {
     let scope = web::scope("");
     let scope = match shop {
-        // One a worker: connections belong to their thread.
-        Shop::Upstream(settings) => {
-            scope.app_data(Data::new(Proxy::new(settings.clone()))).default_service(web::to(proxy::forward))
-        }
+        Shop::Upstream(settings) => scope
+            // One a worker: connections belong to their thread.
+            .app_data(Data::new(Proxy::new(settings.clone())))
+            // Nothing here has a template, and nobody need look for one.
+            .app_data(&http::UNMATCHED)
+            .default_service(web::to(proxy::forward)),
         Shop::Demo(shop) => {
             scope.app_data(shop.clone()).configure(demo_shop::configure).default_service(web::to(http::not_found))
         }

@@ -29,15 +29,6 @@ local heartbeat_timeout_ms = tonumber(ARGV[6])
 local token_ttl_s = tonumber(ARGV[7])
 local max_evict = tonumber(ARGV[8])
 
-local overrides = redis.call('HMGET', settings, 'batch_size', 'tick_ms', 'capacity', 'max_active', 'paused')
-local batch = tonumber(overrides[1]) or tonumber(ARGV[3])
-local tick_ms = tonumber(overrides[2]) or tonumber(ARGV[4])
-local capacity = tonumber(overrides[3]) or tonumber(ARGV[5])
-local max_active = tonumber(overrides[4])
-local paused = overrides[5] == '1'
-
-local mark = tonumber(redis.call('GET', admitted_count)) or 0
-
 -- Keeps the target for another idle time. Only people's calls do this, never ticks. `seq` comes first: should the
 -- clock move on in between, it ends before the others, and whoever enters then begins a clean life.
 local function slide()
@@ -47,14 +38,10 @@ local function slide()
   end
 end
 
--- How many more people may be inside, counting those who have been admitted and have not polled yet.
-local function room()
-  if paused then
-    return 0
+-- The same for a script that wrote to this key alone: nothing to do while it has lost less than a thousandth of the idle
+-- time, since all keys slide together. A key that has just come into being has no time to live yet.
+local function slide_after(key)
+  if redis.call('PTTL', key) < 0.999 * idle_ttl_ms then
+    slide()
   end
-  if not max_active then
-    return batch
-  end
-  local inside = redis.call('ZCOUNT', passes, '(' .. now_s, '+inf') + redis.call('ZCOUNT', waiting, '-inf', mark)
-  return math.max(0, math.min(batch, max_active - inside))
 end

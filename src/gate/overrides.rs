@@ -64,8 +64,10 @@ impl Asked {
     fn read(uri: &Uri, headers: &HeaderMap) -> Self {
         let mut asked = Self::default();
         for (name, value) in headers {
-            // Cheap for almost every header of almost every request.
-            if !name.as_str().starts_with('x') {
+            // Cheap for almost every header of almost every request: folding keeps the length.
+            let length = name.as_str().len();
+            let is_as_long = |known: &&str| known.len() == length;
+            if !name.as_str().starts_with('x') || !METHOD_HEADERS.iter().chain(&PATH_HEADERS).any(is_as_long) {
                 continue;
             }
             let name = folded(name);
@@ -76,7 +78,7 @@ impl Asked {
                 asked.path(&text());
             }
         }
-        for pair in uri.query().unwrap_or_default().split(['&', ';']) {
+        for pair in uri.query().into_iter().flat_map(|query| query.split(['&', ';'])) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decoded(name);
             if name.trim_matches(|c: char| !c.is_alphanumeric() && c != '_').eq_ignore_ascii_case(METHOD_PARAMETER) {

@@ -67,9 +67,8 @@ fn cookies(header: &HeaderValue) -> impl Iterator<Item = (&str, &str)> {
 /// Takes out what the shop must not see: passes, and headers that servers behind us may confuse with ours
 /// (`X_User_Id` and `X-User-Id` are one variable to CGI, WSGI and PHP).
 pub(super) fn strip(headers: &mut HeaderMap, cookie: bool) {
-    let confusable = |name: &&HeaderName| {
-        is_pass_header(name) || (**name != USER_ID_HEADER && folded(name) == USER_ID_HEADER.as_str())
-    };
+    let confusable =
+        |name: &&HeaderName| is_pass_header(name) || (**name != USER_ID_HEADER && folds_to(name, &USER_ID_HEADER));
     let unwanted: Vec<HeaderName> = headers.keys().filter(confusable).cloned().collect();
     for name in unwanted {
         headers.remove(name);
@@ -81,7 +80,12 @@ pub(super) fn strip(headers: &mut HeaderMap, cookie: bool) {
 
 /// Whether a header carries the pass, or may be taken for the one that does.
 pub(crate) fn is_pass_header(name: &HeaderName) -> bool {
-    name.as_str().len() == ENTRY_TOKEN_HEADER.as_str().len() && folded(name) == ENTRY_TOKEN_HEADER.as_str()
+    folds_to(name, &ENTRY_TOKEN_HEADER)
+}
+
+/// Folding keeps the length, and most names are of another.
+fn folds_to(name: &HeaderName, ours: &HeaderName) -> bool {
+    name.as_str().len() == ours.as_str().len() && folded(name) == ours.as_str()
 }
 
 fn strip_pass_cookies(headers: &mut HeaderMap) {

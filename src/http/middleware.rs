@@ -14,16 +14,18 @@ use actix_web::{
 use tracing::{Span, field};
 use tracing_actix_web::{RequestId, RootSpanBuilder, TracingLogger};
 
-use super::{cors, error::ApiError, routes::RouteTemplate, state::HttpState};
+use super::{
+    cors,
+    error::ApiError,
+    routes::{RouteTemplate, UNMATCHED},
+    state::HttpState,
+};
 use crate::{problem::PROBLEM_JSON, proxy::FromShop};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A longer request id is not taken over.
 const MAX_REQUEST_ID_BYTES: usize = 64;
-
-/// The route label where no route matched: a path is never a label.
-const UNMATCHED: &str = "unmatched";
 
 /// Puts the whole stack around an application. The last `wrap` runs first, so read from the bottom.
 pub fn with_middleware<T, B>(
@@ -69,6 +71,9 @@ impl RootSpanBuilder for RequestSpan {
     }
 
     fn on_request_end<B: MessageBody>(span: Span, outcome: &Result<ServiceResponse<B>, Error>) {
+        if span.is_disabled() {
+            return;
+        }
         match outcome {
             Ok(response) => {
                 with_route(response.request(), |route| span.record("route", route));
@@ -156,7 +161,7 @@ fn request_id(request: &HttpRequest) -> HeaderValue {
 fn with_route<R>(request: &HttpRequest, then: impl FnOnce(&str) -> R) -> R {
     match request.app_data::<&'static RouteTemplate>() {
         Some(template) => then(template.path),
-        None => then(request.match_pattern().as_deref().unwrap_or(UNMATCHED)),
+        None => then(request.match_pattern().as_deref().unwrap_or(UNMATCHED.path)),
     }
 }
 

@@ -32,6 +32,9 @@ pub(super) static ORDERS: RouteTemplate = RouteTemplate { path: "/limited-drops/
 pub(super) static SEATS: RouteTemplate = RouteTemplate { path: "/events/{id}/seats/select", allow: "POST" };
 pub(super) static TICKETS: RouteTemplate = RouteTemplate { path: "/events/{id}/tickets", allow: "POST" };
 
+/// What is no route of ours: a path is never a label.
+pub static UNMATCHED: RouteTemplate = RouteTemplate { path: "unmatched", allow: "" };
+
 pub(super) static VERIFY: RouteTemplate = RouteTemplate { path: "/gate/verify", allow: "GET, HEAD" };
 /// Takes every method: it is the original one. Not described for machines: only Envoy calls it.
 static VERIFY_PATH: RouteTemplate = RouteTemplate { path: "/gate/verify{path:.*}", allow: "" };

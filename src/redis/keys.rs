@@ -17,7 +17,9 @@ const PARTS: [&str; 10] =
 impl TargetKeys {
     /// The keys of this target.
     pub fn of(target: QueueTarget) -> Self {
-        Self(PARTS.map(|part| format!("queue:{{{target}}}:{part}")))
+        // For every call of a script: formatted once, and not ten times.
+        let stem = format!("queue:{{{target}}}:");
+        Self(PARTS.map(|part| [&stem, part].concat()))
     }
 
     /// All ten, in order.

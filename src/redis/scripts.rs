@@ -81,9 +81,9 @@ macro_rules! scripts {
 
 scripts! {
     /// People come.
-    ENTER = "enter", Args::AtLeast(9), ["includes/target.lua", "includes/visit.lua", "enter.lua"];
+    ENTER = "enter", Args::AtLeast(9), ["includes/target.lua", "includes/pace.lua", "includes/visit.lua", "enter.lua"];
     /// People poll.
-    STATUS = "status", Args::AtLeast(9), ["includes/target.lua", "includes/visit.lua", "status.lua"];
+    STATUS = "status", Args::AtLeast(9), ["includes/target.lua", "includes/pace.lua", "includes/visit.lua", "status.lua"];
     /// Somebody gives up.
     LEAVE = "leave", Args::Exactly(9), ["includes/target.lua", "leave.lua"];
     /// A purchase begins.
@@ -91,11 +91,11 @@ scripts! {
     /// A purchase ended.
     SETTLE = "settle", Args::AtLeast(12), ["includes/target.lua", "settle.lua"];
     /// The silent go.
-    EVICT = "evict", Args::Exactly(8), ["includes/target.lua", "includes/silence.lua", "evict.lua"];
+    EVICT = "evict", Args::Exactly(8), ["includes/target.lua", "includes/pace.lua", "includes/silence.lua", "evict.lua"];
     /// One tick.
-    ADMIT = "admit", Args::Exactly(8), ["includes/target.lua", "includes/silence.lua", "admit.lua"];
+    ADMIT = "admit", Args::Exactly(8), ["includes/target.lua", "includes/pace.lua", "includes/silence.lua", "admit.lua"];
     /// The books.
-    STATS = "stats", Args::Exactly(8), ["includes/target.lua", "stats.lua"];
+    STATS = "stats", Args::Exactly(8), ["includes/target.lua", "includes/pace.lua", "stats.lua"];
     /// Direct passes go into the books.
     DIRECT = "direct", Args::Exactly(9), ["includes/target.lua", "direct.lua"];
     /// People let through during an outage are taken over.

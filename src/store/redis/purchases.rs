@@ -21,10 +21,10 @@ impl GroupCall for Claims {
     type Answer = Claim;
 
     async fn call(&self, target: QueueTarget, purchases: &[Purchase]) -> Result<Vec<Claim>, Failure> {
-        let lease = self.0.lease_ms().to_string();
-        let own = purchases.iter().flat_map(|(user, expires_at, nonce)| {
-            [user.to_string(), expires_at.to_string(), nonce.clone(), lease.clone()]
-        });
+        let taken = purchases
+            .iter()
+            .flat_map(|(user, expires_at, nonce)| [user.to_string(), expires_at.to_string(), nonce.clone()]);
+        let own = std::iter::once(self.0.lease_ms().to_string()).chain(taken);
         self.0.group(&scripts::CLAIM, target, own, purchases.len(), |reply| reply::claims(purchases.len(), reply)).await
     }
 }
