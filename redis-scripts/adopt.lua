@@ -8,7 +8,7 @@
 --
 -- Somebody with another live pass (admitted just before the outage, or by a poll just after it) keeps whichever lasts
 -- longer, and no counter moves. The other is not made invalid, since it may be the one in their hands; they still buy
--- once, because a claim holds both and spending either ends both (settle.lua).
+-- once, because a claim holds both and spending either ends both (purchase.lua).
 --
 -- KEYS   as includes/target.lua
 -- ARGV   1..8 as includes/target.lua; 9 a user id; 10.. the expiry (s) of that person's pass, and more such pairs

@@ -86,10 +86,8 @@ scripts! {
     STATUS = "status", Args::AtLeast(9), ["includes/target.lua", "includes/pace.lua", "includes/visit.lua", "status.lua"];
     /// Somebody gives up.
     LEAVE = "leave", Args::Exactly(9), ["includes/target.lua", "leave.lua"];
-    /// A purchase begins.
-    CLAIM = "claim", Args::AtLeast(12), ["includes/target.lua", "claim.lua"];
-    /// A purchase ended.
-    SETTLE = "settle", Args::AtLeast(12), ["includes/target.lua", "settle.lua"];
+    /// Purchases begin and end.
+    PURCHASE = "purchase", Args::AtLeast(13), ["includes/target.lua", "purchase.lua"];
     /// The silent go.
     EVICT = "evict", Args::Exactly(8), ["includes/target.lua", "includes/pace.lua", "includes/silence.lua", "evict.lua"];
     /// One tick.

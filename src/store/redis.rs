@@ -20,7 +20,8 @@ use std::{
 use async_trait::async_trait;
 
 use self::{
-    purchases::{Claims, Settlements},
+    purchases::{Purchase, Purchases, crossed},
+    reply::Purchased,
     shared::{Shared, Visit},
 };
 use super::{
@@ -46,8 +47,7 @@ pub struct RedisStore {
     shared: Arc<Shared>,
     enter: Batcher<Visit>,
     status: Batcher<Visit>,
-    claims: Batcher<Claims>,
-    settlements: Batcher<Settlements>,
+    purchases: Batcher<Purchases>,
     malformed_logged: AtomicBool,
 }
 
@@ -95,8 +95,7 @@ impl RedisStore {
         Ok(Arc::new(Self {
             enter: batcher(&scripts::ENTER, 4),
             status: batcher(&scripts::STATUS, 0),
-            claims: Batcher::new(Claims(shared.clone()), limit, runtime.clone()),
-            settlements: Batcher::new(Settlements(shared.clone()), limit, runtime.clone()),
+            purchases: Batcher::new(Purchases(shared.clone()), limit, runtime.clone()),
             shared,
             malformed_logged: AtomicBool::new(false),
         }))
@@ -166,7 +165,11 @@ impl VirtualQueueStore for RedisStore {
         expires_at: u64,
         nonce: &str,
     ) -> Result<Claim, StoreError> {
-        Ok(self.claims.ask(target, (user, expires_at, nonce.to_owned())).await?)
+        let purchase = Purchase { user, expires_at, nonce: nonce.to_owned(), ended: None };
+        match self.purchases.ask(target, purchase).await? {
+            Purchased::Claim(claim) => Ok(claim),
+            Purchased::Settled(_) => Err(crossed()),
+        }
     }
 
     async fn settle(
@@ -177,7 +180,11 @@ impl VirtualQueueStore for RedisStore {
         nonce: &str,
         how: Settlement,
     ) -> Result<Settled, StoreError> {
-        Ok(self.settlements.ask(target, ((user, expires_at, nonce.to_owned()), how)).await?)
+        let purchase = Purchase { user, expires_at, nonce: nonce.to_owned(), ended: Some(how) };
+        match self.purchases.ask(target, purchase).await? {
+            Purchased::Settled(settled) => Ok(settled),
+            Purchased::Claim(_) => Err(crossed()),
+        }
     }
 
     async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError> {

@@ -104,7 +104,7 @@ impl Target {
         Departure::GaveUpPass
     }
 
-    /// `claim.lua`.
+    /// `purchase.lua`, a claim.
     pub(super) fn claim(&mut self, force: &InForce<'_>, user: UserId, expires_at: u64, nonce: &str) -> Claim {
         if expires_at <= self.floor(user) {
             return Claim::Spent;
@@ -121,7 +121,7 @@ impl Target {
         Claim::Granted
     }
 
-    /// `settle.lua`.
+    /// `purchase.lua`, a settlement.
     pub(super) fn settle(
         &mut self,
         force: &InForce<'_>,

@@ -2,52 +2,57 @@
 
 use std::sync::Arc;
 
-use super::{reply, shared::Shared};
+use super::{
+    reply::{self, Purchased},
+    shared::Shared,
+};
 use crate::{
     domain::{QueueTarget, UserId},
     metrics::TokenEvent,
     redis::{Failure, batch::GroupCall, scripts},
-    store::{Claim, Settled, Settlement},
+    store::{Settled, Settlement, StoreError},
 };
 
-/// A purchase: whose, with the pass that ends when (s), under which nonce.
-pub(super) type Purchase = (UserId, u64, String);
+/// A purchase that begins, or ends: whose, with the pass that ends when (s), under which nonce.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Purchase {
+    pub(super) user: UserId,
+    pub(super) expires_at: u64,
+    pub(super) nonce: String,
+    /// How it ended; `None`: it begins.
+    pub(super) ended: Option<Settlement>,
+}
 
-/// `claim.lua`, for many purchases.
-pub(super) struct Claims(pub(super) Arc<Shared>);
-
-impl GroupCall for Claims {
-    type Item = Purchase;
-    type Answer = Claim;
-
-    async fn call(&self, target: QueueTarget, purchases: &[Purchase]) -> Result<Vec<Claim>, Failure> {
-        let taken = purchases
-            .iter()
-            .flat_map(|(user, expires_at, nonce)| [user.to_string(), expires_at.to_string(), nonce.clone()]);
-        let own = std::iter::once(self.0.lease_ms().to_string()).chain(taken);
-        self.0.group(&scripts::CLAIM, target, own, purchases.len(), |reply| reply::claims(purchases.len(), reply)).await
+impl Purchase {
+    fn args(&self) -> [String; 4] {
+        let what = match self.ended {
+            None => "claim",
+            Some(Settlement::Spent) => "spent",
+            Some(Settlement::GivenBack) => "back",
+        };
+        [self.user.to_string(), self.expires_at.to_string(), self.nonce.clone(), what.to_owned()]
     }
 }
 
-/// `settle.lua`, for many purchases.
-pub(super) struct Settlements(pub(super) Arc<Shared>);
+/// `purchase.lua`, for many purchases.
+pub(super) struct Purchases(pub(super) Arc<Shared>);
 
-impl GroupCall for Settlements {
-    type Item = (Purchase, Settlement);
-    type Answer = Settled;
+impl GroupCall for Purchases {
+    type Item = Purchase;
+    type Answer = Purchased;
 
-    async fn call(&self, target: QueueTarget, ended: &[(Purchase, Settlement)]) -> Result<Vec<Settled>, Failure> {
-        let own = ended.iter().flat_map(|((user, expires_at, nonce), how)| {
-            let how = match how {
-                Settlement::Spent => "spent",
-                Settlement::GivenBack => "back",
-            };
-            [user.to_string(), expires_at.to_string(), nonce.clone(), how.to_owned()]
-        });
-        let read = |reply: &[i64]| reply::settled(ended.len(), reply);
-        let settled = self.0.group(&scripts::SETTLE, target, own, ended.len(), read).await?;
-        let consumed = settled.iter().filter(|one| **one == Settled::Consumed).count();
+    async fn call(&self, target: QueueTarget, purchases: &[Purchase]) -> Result<Vec<Purchased>, Failure> {
+        let lease = self.0.lease_ms().to_string();
+        let own = std::iter::once(lease).chain(purchases.iter().flat_map(Purchase::args));
+        let read = |reply: &[i64]| reply::purchases(purchases.len(), reply);
+        let answers = self.0.group(&scripts::PURCHASE, target, own, purchases.len(), read).await?;
+        let consumed = answers.iter().filter(|one| **one == Purchased::Settled(Settled::Consumed)).count();
         self.0.metrics().tokens(target, TokenEvent::Consumed, consumed as u64);
-        Ok(settled)
+        Ok(answers)
     }
+}
+
+/// A claim was answered as a settlement, or the other way round.
+pub(super) fn crossed() -> StoreError {
+    StoreError::Broken("purchase.lua answered something else than was asked".to_owned())
 }

@@ -135,27 +135,28 @@ pub(super) fn departure(reply: &[i64]) -> Result<Timed<Departure>, StoreError> {
     })
 }
 
-/// The reply of `claim.lua`.
-pub(super) fn claims(purchases: usize, reply: &[i64]) -> Result<Timed<Vec<Claim>>, StoreError> {
-    let one = |reader: &mut Reader<'_>| match reader.signed()? {
-        1 => Ok(Claim::Granted),
-        2 => Ok(Claim::Spent),
-        3 => Ok(Claim::InUse),
-        4 => Ok(Claim::Expired),
-        _ => Err(reader.odd()),
-    };
-    timed("claim", reply, |reader| (0..purchases).map(|_| one(reader)).collect())
+/// What `purchase.lua` says of one purchase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purchased {
+    /// To a claim.
+    Claim(Claim),
+    /// To a settlement.
+    Settled(Settled),
 }
 
-/// The reply of `settle.lua`.
-pub(super) fn settled(purchases: usize, reply: &[i64]) -> Result<Timed<Vec<Settled>>, StoreError> {
+/// The reply of `purchase.lua`.
+pub(super) fn purchases(count: usize, reply: &[i64]) -> Result<Timed<Vec<Purchased>>, StoreError> {
     let one = |reader: &mut Reader<'_>| match reader.signed()? {
-        0 => Ok(Settled::Nothing),
-        1 => Ok(Settled::Consumed),
-        2 => Ok(Settled::DirectConsumed),
+        1 => Ok(Purchased::Claim(Claim::Granted)),
+        2 => Ok(Purchased::Claim(Claim::Spent)),
+        3 => Ok(Purchased::Claim(Claim::InUse)),
+        4 => Ok(Purchased::Claim(Claim::Expired)),
+        5 => Ok(Purchased::Settled(Settled::Nothing)),
+        6 => Ok(Purchased::Settled(Settled::Consumed)),
+        7 => Ok(Purchased::Settled(Settled::DirectConsumed)),
         _ => Err(reader.odd()),
     };
-    timed("settle", reply, |reader| (0..purchases).map(|_| one(reader)).collect())
+    timed("purchase", reply, |reader| (0..count).map(|_| one(reader)).collect())
 }
 
 /// The reply of `direct.lua`: whether the target has a queue.
@@ -287,8 +288,7 @@ mod tests {
         broken(visits("enter", 4, 0, &[1, 2, 3, 4, 2, 1, 0]).map(drop));
         for reply in [&[][..], &[1], &[-1, 0], &[1, 9], &[1, 0, 0], &[1, -1]] {
             broken(departure(reply).map(drop));
-            broken(claims(1, reply).map(drop));
-            broken(settled(1, reply).map(drop));
+            broken(purchases(1, reply).map(drop));
             broken(sweep(reply).map(drop));
             broken(tick(reply).map(drop));
             broken(stats(reply).map(drop));

@@ -160,28 +160,40 @@ async fn the_examples_of_leaving_buying_and_the_books_are_true() {
     let direct = redis.run(&scripts::DIRECT, 1_000_000, &["3"]).await;
     is_the_example(&scripts::DIRECT, &direct);
 
-    let claimed = redis.run(&scripts::CLAIM, 1_000_000, &["15000", "7", "1300", "n1"]).await;
-    is_the_example(&scripts::CLAIM, &claimed);
     let mut redis = Bare::open().await;
-    redis.enter(990_000, 7..=7).await;
+    redis.enter(990_000, 8..=8).await;
     redis.run(&scripts::ADMIT, 1_000_000, &[]).await;
-    let expiry = redis.run(&scripts::STATUS, 1_000_000, &["7"]).await[8].to_string();
-    let spent = redis.run(&scripts::SETTLE, 1_000_000, &["7", &expiry, "n1", "spent"]).await;
-    is_the_example(&scripts::SETTLE, &spent);
+    let expiry = redis.run(&scripts::STATUS, 1_000_000, &["8"]).await[8].to_string();
+    let bought = ["15000", "7", "1300", "n1", "claim", "8", &expiry, "n2", "spent"];
+    is_the_example(&scripts::PURCHASE, &redis.run(&scripts::PURCHASE, 1_000_000, &bought).await);
 
     // Together, the first that asks for a pass gets it, and each purchase ends by itself.
-    let together = ["15000", "7", "1300", "a", "7", "1300", "b", "8", "900", "c"];
+    let claims = ["15000", "7", "1300", "a", "claim", "7", "1300", "b", "claim", "8", "900", "c", "claim"];
     let mut redis = Bare::open().await;
-    assert_eq!(redis.run(&scripts::CLAIM, 1_000_000, &together).await[1..], [1, 3, 4]);
-    let ended = ["7", "1300", "b", "back", "7", "1300", "a", "spent", "7", "1300", "a", "spent"];
-    assert_eq!(redis.run(&scripts::SETTLE, 1_000_000, &ended).await[1..], [0, 0, 0], "no queue, no books");
-    assert_eq!(redis.run(&scripts::CLAIM, 1_000_000, &together).await[1..], [2, 2, 4]);
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &claims).await[1..], [1, 3, 4]);
+    let ended = ["15000", "7", "1300", "b", "back", "7", "1300", "a", "spent", "7", "1300", "a", "spent"];
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &ended).await[1..], [5, 5, 5], "no queue, no books");
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &claims).await[1..], [2, 2, 4]);
+
+    // What one call of a batch did, the next sees: given back, taken by another, spent, refused.
+    let mut redis = Bare::open().await;
+    let turns = [
+        ["7", "1300", "a", "claim"],
+        ["7", "1300", "a", "back"],
+        ["7", "1300", "b", "claim"],
+        ["7", "1300", "a", "claim"],
+        ["7", "1300", "b", "spent"],
+        ["7", "1300", "a", "claim"],
+    ];
+    let turns: Vec<&str> = std::iter::once("15000").chain(turns.into_iter().flatten()).collect();
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &turns).await[1..], [1, 5, 1, 3, 5, 2]);
+    assert_eq!(redis.ask::<i64>(&["EXISTS", &redis_key(6)]).await, 0, "no claim is left");
 
     let mut redis = Bare::open().await;
     redis.enter(1_000_000, 7..=7).await;
     redis.enter(1_000_000, 9..=9).await;
-    redis.run(&scripts::CLAIM, 980_000, &["15000", "9", "1280", "n"]).await;
-    redis.run(&scripts::SETTLE, 980_000, &["9", "1280", "n", "spent"]).await;
+    redis.run(&scripts::PURCHASE, 980_000, &["15000", "9", "1280", "n", "claim"]).await;
+    redis.run(&scripts::PURCHASE, 980_000, &["15000", "9", "1280", "n", "spent"]).await;
     let adopted = redis.run(&scripts::ADOPT, 1_000_000, &["7", "1300", "8", "1300", "9", "1280"]).await;
     is_the_example(&scripts::ADOPT, &adopted);
 
@@ -225,12 +237,12 @@ async fn every_key_of_a_target_but_its_settings_ends_and_only_people_keep_it() {
     redis.run(&scripts::STATUS, 1_002_100, &["1", "2", "3"]).await;
     fresh(&redis.ttls().await, "a poll");
     redis.shorten_all(50_000).await;
-    redis.run(&scripts::CLAIM, 1_002_200, &["15000", "1", "1302", "n1"]).await;
+    redis.run(&scripts::PURCHASE, 1_002_200, &["15000", "1", "1302", "n1", "claim"]).await;
     fresh(&redis.ttls().await, "a claim");
-    redis.run(&scripts::CLAIM, 1_002_200, &["15000", "3", "1302", "n3"]).await;
+    redis.run(&scripts::PURCHASE, 1_002_200, &["15000", "3", "1302", "n3", "claim"]).await;
     fresh(&redis.ttls().await, "a claim among others");
     redis.shorten_all(50_000).await;
-    redis.run(&scripts::SETTLE, 1_002_300, &["1", "1302", "n1", "spent"]).await;
+    redis.run(&scripts::PURCHASE, 1_002_300, &["15000", "1", "1302", "n1", "spent"]).await;
     fresh(&redis.ttls().await, "a purchase");
     redis.shorten_all(50_000).await;
     redis.run(&scripts::LEAVE, 1_002_400, &["2"]).await;
@@ -240,10 +252,10 @@ async fn every_key_of_a_target_but_its_settings_ends_and_only_people_keep_it() {
 #[tokio::test]
 async fn a_pass_from_before_leaves_nothing_eternal_behind() {
     let mut redis = Bare::open().await;
-    redis.run(&scripts::CLAIM, 1_000_000, &["15000", "1", "1300", "n1"]).await;
-    redis.run(&scripts::CLAIM, 1_000_000, &["15000", "2", "1300", "n2"]).await;
-    redis.run(&scripts::SETTLE, 1_000_000, &["1", "1300", "n1", "spent"]).await;
-    redis.run(&scripts::SETTLE, 1_000_000, &["3", "1300", "n3", "back"]).await;
+    redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "1", "1300", "n1", "claim"]).await;
+    redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "2", "1300", "n2", "claim"]).await;
+    redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "1", "1300", "n1", "spent"]).await;
+    redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "3", "1300", "n3", "back"]).await;
     let ttls = redis.ttls().await;
     assert_eq!(ttls.keys().collect::<Vec<_>>(), ["claims", "floors"]);
     assert!(ttls.values().all(|ttl| *ttl > 0), "{ttls:?}");
@@ -269,8 +281,8 @@ async fn calls_that_find_nobody_write_nothing() {
     redis.run(&scripts::ADMIT, 1_000_000, &[]).await;
     redis.run(&scripts::DIRECT, 1_000_000, &["5"]).await;
     redis.run(&scripts::ADOPT, 1_000_000, &["1", "1300"]).await;
-    assert_eq!(redis.run(&scripts::SETTLE, 1_000_000, &["1", "900", "n", "back"]).await, [1_000_000, 0]);
-    assert_eq!(redis.run(&scripts::CLAIM, 1_000_000, &["15000", "1", "900", "n"]).await, [1_000_000, 4]);
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "1", "900", "n", "back"]).await, [1_000_000, 5]);
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "1", "900", "n", "claim"]).await, [1_000_000, 4]);
     assert_eq!(redis.ask::<i64>(&["DBSIZE"]).await, 0);
 
     redis.enter(1_000_000, 1..=3).await;
@@ -295,16 +307,16 @@ async fn a_full_redis_refuses_a_newcomer_before_anything_is_written() {
 #[tokio::test]
 async fn a_full_redis_refuses_to_settle_and_the_claim_holds_until_it_can() {
     let mut redis = Bare::open().await;
-    redis.run(&scripts::CLAIM, 1_000_000, &["15000", "7", "1300", "n1"]).await;
+    redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "7", "1300", "n1", "claim"]).await;
     redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let spent = ["7", "1300", "n1", "spent"];
-    let refused = redis.try_run(&scripts::SETTLE, 1_000_000, &spent).await.unwrap_err();
+    let spent = ["15000", "7", "1300", "n1", "spent"];
+    let refused = redis.try_run(&scripts::PURCHASE, 1_000_000, &spent).await.unwrap_err();
     assert_eq!(refused.code(), Some("OOM"), "{refused}");
     redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
-    let again = ["15000", "7", "1300", "n2"];
-    assert_eq!(redis.run(&scripts::CLAIM, 1_000_000, &again).await[1], 3, "in use");
-    redis.run(&scripts::SETTLE, 1_000_000, &spent).await;
-    assert_eq!(redis.run(&scripts::CLAIM, 1_000_000, &again).await[1], 2, "spent");
+    let again = ["15000", "7", "1300", "n2", "claim"];
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &again).await[1], 3, "in use");
+    redis.run(&scripts::PURCHASE, 1_000_000, &spent).await;
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &again).await[1], 2, "spent");
 }
 
 #[tokio::test]
@@ -345,14 +357,14 @@ async fn the_mark_stops_at_a_silent_person_whom_this_tick_may_not_evict_any_more
 async fn a_number_begins_a_new_life_and_old_floors_outlive_it() {
     let mut redis = Bare::open().await;
     redis.enter(1_000_000, 1..=2).await;
-    redis.run(&scripts::CLAIM, 1_000_000, &["15000", "9", "1300", "n"]).await;
-    redis.run(&scripts::SETTLE, 1_000_000, &["9", "1300", "n", "spent"]).await;
+    redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "9", "1300", "n", "claim"]).await;
+    redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "9", "1300", "n", "spent"]).await;
     redis.ask::<i64>(&["DEL", &redis_key(3)]).await;
     let reply = redis.run(&scripts::ENTER, 1_050_000, &["5"]).await;
     assert_eq!(reply, [1_050_000, 1_052_000, 100, 2000, 0, 1, 0, 1, 1, 0]);
     assert_eq!(redis.ask::<i64>(&["ZCARD", &redis_key(0)]).await, 1, "leftovers are gone");
     assert_eq!(
-        redis.run(&scripts::CLAIM, 1_050_000, &["15000", "9", "1300", "m"]).await[1],
+        redis.run(&scripts::PURCHASE, 1_050_000, &["15000", "9", "1300", "m", "claim"]).await[1],
         2,
         "and nobody buys twice"
     );
