@@ -49,8 +49,8 @@ pub enum StartError {
     /// The shop's database cannot be opened.
     #[error("demo_shop.database: {0}")]
     Shop(#[from] demo_shop::DatabaseError),
-    /// `redis.url` is none.
-    #[error("redis.url: {0}")]
+    /// `redis.url`, or a file that goes with it, is not usable.
+    #[error(transparent)]
     Redis(#[from] crate::redis::connection::BadUrl),
     /// A secret is too short.
     #[error("token.secret: {0}")]

@@ -55,7 +55,11 @@ fn a_bad_configuration_is_refused_by_name_and_no_secret_is_shown() {
         ("", vec![], vec!["token.secret (not set)", "openssl"]),
         ("[queue]\ntick_ms = 100", vec![secret], vec!["queue.tick_ms", ".toml", "500 to 60000, not 100"]),
         ("", vec![secret, ("VQ_QUEUE__TICK_MS", "fast")], vec!["queue.tick_ms", "VQ_QUEUE__TICK_MS", "\"fast\""]),
-        ("", vec![secret, ("VQ_REDIS__URL", "rediss://:hunter2@host")], vec!["redis.url", "VQ_REDIS__URL", "TLS"]),
+        (
+            "",
+            vec![secret, ("VQ_REDIS__URL", "rediss://:hunter2@host#insecure")],
+            vec!["redis.url", "VQ_REDIS__URL", "%-encoded"],
+        ),
         ("", vec![secret, ("VQ_ADMIN__TOKEN", "hunter2")], vec!["admin.token", "16 bytes"]),
         ("[token]\nsecret = 'hunter2", vec![], vec!["line 2", ".toml"]),
     ] {

@@ -32,7 +32,7 @@ fn the_default_file_holds_the_documented_defaults() {
     assert_eq!((config.server.management_port, config.store.kind), (None, None));
     assert_eq!((config.redis.connect_timeout_ms, config.redis.command_timeout_ms), (500, 200));
     assert_eq!((config.redis.mode, config.redis.on_failure), (RedisMode::Standalone, OnFailure::Open));
-    assert_eq!(config.redis.replicas, None);
+    assert_eq!((config.redis.replicas, &config.redis.tls), (None, &RedisTls::default()));
     let queue = &config.queue;
     assert_eq!((queue.capacity, queue.batch_size, queue.tick_ms), (100_000, 100, 2000));
     assert_eq!((queue.heartbeat_timeout_seconds, queue.max_evict_per_tick), (60, 1000));
@@ -236,6 +236,15 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
              one person",
         ),
         ("redis.replicas = 3", "redis.replicas: means something only with redis.on_failure = \"throttle\""),
+        ("redis.ca_file = 'ca.pem'", "redis.ca_file: means something only with a redis.url that begins with rediss://"),
+        (
+            "redis.url = 'rediss://a'\nredis.cert_file = 'a.pem'",
+            "redis.key_file: must be set with redis.cert_file: its private key",
+        ),
+        (
+            "redis.url = 'rediss://a'\nredis.key_file = 'a.key'",
+            "redis.cert_file: must be set with redis.key_file: its certificate",
+        ),
         ("store.kind = 'mysql'", "store.kind: must be \"redis\" or \"embedded\", not \"mysql\""),
         ("server.port = 65536", "server.port: must be a whole number from 0 to 65535, not 65536"),
         ("server.host = ''", "server.host: must be an address or a host name, not \"\""),
@@ -338,7 +347,7 @@ fn no_mistake_and_no_debug_output_shows_a_secret() {
         ("token.also_accepted = 'hunter2'", "token.also_accepted"),
         ("admin.token = 'hunter2'", "admin.token"),
         ("redis.url = 'http://app:hunter2@host'", "redis.url"),
-        ("redis.url = 'rediss://app:hunter2@host'", "redis.url"),
+        ("redis.url = 'rediss://app:hunter2@host#insecure'", "redis.url"),
         ("token.secret = 'hunter2", ""),
         ("token.secret = hunter2", ""),
         ("[token]\nsecret = 'a'\nsecret = 'hunter2'", ""),

@@ -84,12 +84,15 @@ impl Breaker {
 
     /// Redis is away.
     pub fn open(&self, cause: &str) {
-        self.alarms.fetch_add(1, Ordering::SeqCst);
+        let is_first = self.alarms.fetch_add(1, Ordering::SeqCst) == 0;
         let was = self.change(|_| State::Open);
         if was != State::Open {
             self.note_lost();
-            tracing::warn!(cause, "redis counts as away");
             self.probe_now.notify_one();
+        }
+        // It starts open: then the first alarm tells why it stays so.
+        if was != State::Open || is_first {
+            tracing::warn!(cause, "redis counts as away");
         }
     }
 

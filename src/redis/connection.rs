@@ -22,16 +22,23 @@ use super::{
     failure::Failure,
     probe::Probe,
     scripts::{self, Script},
+    tls::{self, BadTls},
 };
 use crate::{clock::StoreClock, config::RedisConfig, metrics::Metrics};
 
 /// A pool of connections for what nobody waits for.
 pub type Pool = bb8::Pool<RedisConnectionManager>;
 
-/// `redis.url` is no Redis URL. Does not repeat it: there may be a password in it.
+/// `redis.url`, or a file that goes with it, is not usable. Never repeats the URL: there may be a password in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("redis.url is not a redis url: {0}")]
-pub struct BadUrl(String);
+pub enum BadUrl {
+    /// It is no Redis URL.
+    #[error("redis.url: {0}")]
+    Unreadable(String),
+    /// A file for TLS.
+    #[error(transparent)]
+    Tls(#[from] BadTls),
+}
 
 /// The connection of people's calls. A new one has a new generation.
 #[derive(Clone)]
@@ -61,8 +68,9 @@ impl Master {
     /// # Errors
     /// [`BadUrl`].
     pub async fn connect(config: &RedisConfig, clock: StoreClock, metrics: Arc<Metrics>) -> Result<Arc<Self>, BadUrl> {
-        let bad = |error: RedisError| BadUrl(error.category().to_owned());
+        let bad = |error: RedisError| BadUrl::Unreadable(error.category().to_owned());
         let info = config.url.expose_secret().into_connection_info().map_err(bad)?;
+        let info = tls::secured(info, &config.tls)?;
         // Many small requests on one connection: none may wait for the acknowledgement of another.
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let info: ConnectionInfo = info.set_tcp_settings(tcp);

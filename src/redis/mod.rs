@@ -12,5 +12,7 @@ mod probe;
 pub mod scripts;
 #[cfg(test)]
 pub(crate) mod test_server;
+mod tls;
 
 pub use failure::Failure;
+pub use tls::BadTls;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::config::{OnFailure, RedisConfig, RedisMode};
+use crate::config::{OnFailure, RedisConfig, RedisMode, RedisTls};
 
 /// A running server. Killed when dropped.
 pub(crate) struct TestServer {
@@ -120,6 +120,7 @@ fn spawn(port: u16, args: &[String]) -> Child {
 fn config(port: u16) -> RedisConfig {
     RedisConfig {
         url: format!("redis://127.0.0.1:{port}").into(),
+        tls: RedisTls::default(),
         pool_size: 4,
         connect_timeout_ms: 500,
         command_timeout_ms: 200,

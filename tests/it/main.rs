@@ -23,6 +23,7 @@ mod proxy;
 mod purchases;
 mod queueing;
 mod redis_server;
+mod redis_tls;
 mod replica_faults;
 mod server;
 mod settling;

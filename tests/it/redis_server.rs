@@ -3,8 +3,10 @@
 
 use std::{
     ffi::OsStr,
+    fs,
     io::{BufRead, BufReader},
     net::TcpListener,
+    path::PathBuf,
     process::{Child, Command, Stdio},
 };
 
@@ -20,6 +22,8 @@ pub(crate) struct RedisServer {
     dir: TempDir,
     port: u16,
     arguments: Vec<String>,
+    /// Where it speaks TLS: who vouches for it, its certificate and its key.
+    tls: Option<[PathBuf; 3]>,
 }
 
 enum Process {
@@ -45,7 +49,26 @@ impl RedisServer {
                 None => launch(dir.path().as_os_str(), port, &arguments).map(Process::Here),
             };
             if let Some(process) = process {
-                return Self { process, dir, port, arguments };
+                return Self { process, dir, port, arguments, tls: None };
+            }
+        }
+    }
+
+    /// One of this machine that speaks TLS and nothing else, with a certificate of `authority` for 127.0.0.1.
+    pub(crate) fn start_with_tls(authority: &Authority, arguments: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (cert, key) = authority.issue("server", "subjectAltName=IP:127.0.0.1");
+        let files = [authority.ca(), cert, key];
+        let names = ["--tls-ca-cert-file", "--tls-cert-file", "--tls-key-file"];
+        loop {
+            let port = free_port();
+            let mut all = vec!["--port".to_owned(), "0".to_owned(), "--tls-port".to_owned(), port.to_string()];
+            all.extend(
+                names.iter().zip(&files).flat_map(|(name, file)| [(*name).to_owned(), file.display().to_string()]),
+            );
+            all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+            if let Some(child) = launch(dir.path().as_os_str(), port, &all) {
+                return Self { process: Process::Here(child), dir, port, arguments: all, tls: Some(files) };
             }
         }
     }
@@ -57,7 +80,13 @@ impl RedisServer {
 
     /// How `redis.url` names it.
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        self.url_of("")
+    }
+
+    /// The same with somebody's name and password: `name:password@`.
+    pub(crate) fn url_of(&self, who: &str) -> String {
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+        format!("{scheme}://{who}127.0.0.1:{}", self.port)
     }
 
     /// A configuration that reaches it, and waits longer than a busy machine can make it.
@@ -72,7 +101,15 @@ impl RedisServer {
 
     /// A connection of the test's own, past everything that is tested.
     pub(crate) fn connection(&self) -> redis::Connection {
-        redis::Client::open(self.url()).and_then(|client| client.get_connection()).expect("the test's own connection")
+        let client = match &self.tls {
+            None => redis::Client::open(self.url()),
+            Some(files) => {
+                let [ca, client_cert, client_key] = files.each_ref().map(|file| fs::read(file).expect("its files"));
+                let client_tls = Some(redis::ClientTlsConfig { client_cert, client_key });
+                redis::Client::build_with_tls(self.url(), redis::TlsCertificates { client_tls, root_cert: Some(ca) })
+            }
+        };
+        client.and_then(|client| client.get_connection()).expect("the test's own connection")
     }
 
     /// Dies at once, as a machine does.
@@ -138,6 +175,50 @@ impl Drop for RedisServer {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+/// Somebody who vouches for servers and clients.
+pub(crate) struct Authority(TempDir);
+
+impl Authority {
+    /// A new one.
+    pub(crate) fn new() -> Self {
+        let this = Self(tempfile::tempdir().expect("a temporary directory"));
+        this.certificate("ca", &[]);
+        this
+    }
+
+    /// The file with its own certificate.
+    pub(crate) fn ca(&self) -> PathBuf {
+        self.path("ca.pem")
+    }
+
+    /// The files with a certificate and its key.
+    pub(crate) fn issue(&self, name: &str, extension: &str) -> (PathBuf, PathBuf) {
+        let (ca, key) = (self.ca(), self.path("ca.key"));
+        let (ca, key) = (ca.to_str().expect("a text"), key.to_str().expect("a text"));
+        self.certificate(
+            name,
+            &["-CA", ca, "-CAkey", key, "-addext", "basicConstraints=critical,CA:FALSE", "-addext", extension],
+        );
+        (self.path(&format!("{name}.pem")), self.path(&format!("{name}.key")))
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.0.path().join(file)
+    }
+
+    fn certificate(&self, name: &str, more: &[&str]) {
+        let kind = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-days", "2"];
+        let made = Command::new("openssl")
+            .args(kind)
+            .args(["-subj", &format!("/CN={name}"), "-out", &format!("{name}.pem"), "-keyout", &format!("{name}.key")])
+            .args(more)
+            .current_dir(self.0.path())
+            .output()
+            .unwrap_or_else(|error| panic!("install openssl, 3 or newer (Debian: apt-get install openssl): {error}"));
+        assert!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
     }
 }
 

@@ -28,7 +28,7 @@ pub use load_shedding::LoadSheddingConfig;
 pub use log::{LogConfig, LogFormat};
 pub use queue::QueueConfig;
 pub use rate_limit::RateLimitConfig;
-pub use redis_server::{OnFailure, RedisConfig, RedisMode};
+pub use redis_server::{OnFailure, RedisConfig, RedisMode, RedisTls};
 pub use server::ServerConfig;
 pub use store::{StoreConfig, StoreKind};
 pub use token::TokenConfig;

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::config::{
@@ -9,8 +11,11 @@ use crate::config::{
 /// How Redis is reached, and what happens without it.
 #[derive(Debug, Clone)]
 pub struct RedisConfig {
-    /// `redis://[[user:password@]host[:port][/database]`. Secret because of the password: [`Self::address`] may be shown.
+    /// `redis[s]://[[user]:password@]host[:port][/database]`; `rediss` is TLS. Secret because of the password:
+    /// [`Self::address`] may be shown.
     pub url: SecretString,
+    /// Whom to believe over TLS, and as whom to come.
+    pub tls: RedisTls,
     /// How Redis is run.
     pub mode: RedisMode,
     /// Connections for ticks, locks, stats, settings and flags.
@@ -23,6 +28,17 @@ pub struct RedisConfig {
     pub on_failure: OnFailure,
     /// How many replicas share the rate while Redis is away; only with [`OnFailure::Throttle`].
     pub replicas: Option<u64>,
+}
+
+/// The files of a TLS connection, all in PEM. Only with a `rediss://` URL.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RedisTls {
+    /// The authorities that may vouch for the server. None: those of this machine.
+    pub ca_file: Option<PathBuf>,
+    /// Our certificate and what is between it and the authority, for a server that asks for one.
+    pub cert_file: Option<PathBuf>,
+    /// The private key of that certificate.
+    pub key_file: Option<PathBuf>,
 }
 
 /// How Redis is run.
@@ -49,6 +65,11 @@ impl RedisConfig {
     pub(in crate::config) fn read(section: &mut SectionReader<'_>) -> Self {
         Self {
             url: section.get("url"),
+            tls: RedisTls {
+                ca_file: section.optional("ca_file"),
+                cert_file: section.optional("cert_file"),
+                key_file: section.optional("key_file"),
+            },
             mode: section.get("mode"),
             pool_size: section.get("pool_size"),
             connect_timeout_ms: section.get("connect_timeout_ms"),
@@ -59,8 +80,9 @@ impl RedisConfig {
     }
 
     pub(in crate::config) fn validate(&self, problems: &mut Problems) {
-        if let Err(what) = parts_of(self.url.expose_secret()) {
-            problems.add("redis.url", what);
+        match parts_of(self.url.expose_secret()) {
+            Err(what) => problems.add("redis.url", what),
+            Ok((scheme, _)) => self.tls.validate(scheme == TLS_SCHEME, problems),
         }
         problems.check_range("redis.pool_size", self.pool_size.into(), 1..=1000);
         problems.check_range("redis.connect_timeout_ms", self.connect_timeout_ms, 1..=60_000);
@@ -81,19 +103,39 @@ impl RedisConfig {
     /// The URL without user and password, for logs: `redis://127.0.0.1:6379/0`.
     pub fn address(&self) -> String {
         match parts_of(self.url.expose_secret()) {
-            Ok(address) => format!("redis://{address}"),
+            Ok((scheme, address)) => format!("{scheme}{address}"),
             Err(_) => "redis://?".to_owned(),
         }
     }
 }
 
-/// What stands behind the user and password, if it is a URL of ours. The error never holds any part of the URL.
-fn parts_of(url: &str) -> Result<&str, String> {
-    const FORM: &str = "must be redis://[[user:password@]host[:port][/database]";
-    if url.starts_with("rediss://") {
-        return Err(format!("{FORM}; TLS (rediss://) is not in this version yet"));
+impl RedisTls {
+    fn validate(&self, is_tls: bool, problems: &mut Problems) {
+        for (key, file) in
+            [("redis.ca_file", &self.ca_file), ("redis.cert_file", &self.cert_file), ("redis.key_file", &self.key_file)]
+        {
+            if file.is_some() && !is_tls {
+                problems.add(key, "means something only with a redis.url that begins with rediss://");
+            }
+        }
+        match (&self.cert_file, &self.key_file) {
+            (Some(_), None) => problems.add("redis.key_file", "must be set with redis.cert_file: its private key"),
+            (None, Some(_)) => problems.add("redis.cert_file", "must be set with redis.key_file: its certificate"),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
     }
-    let rest = url.strip_prefix("redis://").ok_or(FORM)?;
+}
+
+const TLS_SCHEME: &str = "rediss://";
+
+/// The scheme, and what stands behind the user and password, if it is a URL of ours. The error never holds any part of
+/// the URL.
+fn parts_of(url: &str) -> Result<(&'static str, &str), String> {
+    const FORM: &str = "must be redis[s]://[[user]:password@]host[:port][/database]";
+    let (scheme, rest) = ["redis://", TLS_SCHEME]
+        .into_iter()
+        .find_map(|scheme| Some((scheme, url.strip_prefix(scheme)?)))
+        .ok_or(FORM)?;
     if rest.contains(|c: char| c.is_whitespace() || c == '#' || c == '?') {
         return Err(format!("{FORM}, special characters in a password %-encoded"));
     }
@@ -113,7 +155,7 @@ fn parts_of(url: &str) -> Result<&str, String> {
     if !path.is_empty() && path.parse::<u16>().is_err() {
         return Err(format!("{FORM}: the database is not a number"));
     }
-    Ok(&rest[address_start..])
+    Ok((scheme, &rest[address_start..]))
 }
 
 impl Value for RedisMode {
@@ -155,8 +197,9 @@ mod tests {
             ("redis://app:hunter2@[::1]:6379/", "[::1]:6379/"),
             ("redis://app:hunter2@[::1]", "[::1]"),
             ("redis://app:hun@ter2@host", "host"),
+            ("rediss://app:hunter2@redis.internal:6380/3", "redis.internal:6380/3"),
         ] {
-            assert_eq!(parts_of(url), Ok(address));
+            assert_eq!(parts_of(url).map(|(_, address)| address), Ok(address));
         }
         for url in [
             "",
@@ -173,10 +216,14 @@ mod tests {
             "redis://app:hunter2#@host",
             "redis://app:hunter2?@host",
             "redis://app:hunter2 @host",
-            "rediss://app:hunter2@host",
+            "redisss://app:hunter2@host",
+            // An option of the client that trusts anybody: not with us.
+            "rediss://app:hunter2@host#insecure",
+            "rediss://app:hunter2@host/0#insecure",
+            "rediss://app:hunter2@host/?insecure",
         ] {
             let what = parts_of(url).expect_err(url);
-            assert!(what.contains("redis://[") && !what.contains("hunter2"), "{url}: {what}");
+            assert!(what.contains("redis[s]://[") && !what.contains("hunter2"), "{url}: {what}");
         }
     }
 }

@@ -12,9 +12,10 @@ pub(super) async fn warnings(master: &Arc<Master>) -> Vec<String> {
     let asked = master.pooled(|mut connection| async move {
         let mut config = ::redis::pipe();
         config.cmd("CONFIG").arg("GET").arg("maxmemory-policy").cmd("CONFIG").arg("GET").arg("maxmemory");
-        config.query_async::<Vec<Vec<String>>>(&mut connection).await
+        // A server that keeps its settings to itself is not away.
+        Ok(config.query_async::<Vec<Vec<String>>>(&mut connection).await.ok())
     });
-    let settings = asked.await.ok().map(|pairs| pairs.concat());
+    let settings = asked.await.ok().flatten().map(|pairs| pairs.concat());
     let setting = |name: &str| {
         let settings = settings.as_ref()?;
         settings.chunks_exact(2).find(|pair| pair[0] == name).map(|pair| pair[1].as_str())
