@@ -1,21 +1,24 @@
--- Sets the flag rule: gives it the next version and the time, audits it, tells the replicas.
+-- Sets the flag rule: gives it a version and the time, audits it, tells the replicas.
+--
+-- The version is the time in ms, or one more than the newest known where that is later: so a change is newer than any
+-- made before it, also where neither the store nor the asking replica knows of that one any more.
 --
 -- KEYS[1] rule     flags:virtual-queue.enabled
 -- KEYS[2] audit    flags:audit (stream)
 -- ARGV[1] change   JSON object, not empty, without version and time
 -- ARGV[2] who      operator
 -- ARGV[3] why      reason
--- ARGV[4] known    version the asking replica knows, 0: none. A store that lost its data goes on counting from it.
+-- ARGV[4] known    version the asking replica knows, 0: none
 -- ARGV[5] kept     audit entries kept, exactly
 -- ARGV[6] longest  bytes of a rule the audit keeps in full
 -- ARGV[7] channel  flags:changed
 --
 -- Reply: the rule now stored, JSON.
 --
--- Example: version 6 is stored, the replica knows 5.
---   EVALSHA … 2 flags:virtual-queue.enabled flags:audit '{"enabled":false,…,"reason":"stop"}' kim stop 5 10000 16384
---     flags:changed
---   → '{"version":7,"updatedAtMs":1790000000123,"enabled":false,…,"reason":"stop"}'
+-- Example: at 1790000000123 ms.
+--   EVALSHA … 2 flags:virtual-queue.enabled flags:audit '{"enabled":false,…,"reason":"stop"}' kim stop
+--     1790000000000 10000 16384 flags:changed
+--   → '{"version":1790000000123,"updatedAtMs":1790000000123,"enabled":false,…,"reason":"stop"}'
 --
 -- The JSON is put together as text: cjson would turn [] into {} and long numbers into floats.
 assert(#KEYS == 2 and #ARGV == 7, 'flag_put takes 2 KEYS and 7 ARGV')
@@ -30,7 +33,7 @@ if type(old) ~= 'string' then
 end
 
 local now = flag_now()
-local version = math.max(flag_version(old) or 0, known) + 1
+local version = math.max((flag_version(old) or 0) + 1, known + 1, tonumber(now))
 local new = string.format('{"version":%.0f,"updatedAtMs":%s,', version, now) .. string.sub(change, 2)
 
 -- The audit first: it alone can fail (its key has another type), and then nothing is changed.

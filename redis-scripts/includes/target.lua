@@ -9,7 +9,7 @@
 --        7 claims          hash userId -> "nonce expiry lease_until(ms)"
 --        8 marks           ZSET "number:ms" -> number   sparse entry times
 --        9 stats           hash                         counters, pacing, pulse and grace, waits
---       10 settings        hash, no TTL                 the operator's overrides
+--       10 settings        hash, no TTL                 the operator's overrides, and their version
 -- ARGV   1 now (ms) for tests, '' for the server's clock    2 idle_ttl_ms   3 batch   4 tick_ms   5 capacity
 --        6 heartbeat_timeout_ms   7 token_ttl_s   8 max_evict_per_tick      then the script's own, from 9 on
 assert(#KEYS == 10 and #ARGV >= 8, 'a target script takes 10 keys and at least 8 arguments')

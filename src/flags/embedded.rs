@@ -72,7 +72,8 @@ impl FlagSource for EmbeddedFlagSource {
     async fn put(&self, change: &FlagChange, who: &str, known: u64) -> Result<Arc<FlagRule>, FlagError> {
         let mut kept = self.kept();
         let stored = kept.rule.as_ref().map_or(0, |rule| rule.version());
-        let rule = FlagRule::new(stored.max(known) + 1, self.clock.now_ms(), change.clone());
+        let now = self.clock.now_ms();
+        let rule = FlagRule::new((stored.max(known) + 1).max(now), now, change.clone());
         Ok(self.store(&mut kept, rule, who, change.reason.clone()))
     }
 

@@ -69,7 +69,7 @@ impl FlagRule {
         serde_json::to_string(self).expect("a rule's keys are text and its values finite")
     }
 
-    /// Counts the changes, from 1; 0: none was ever made.
+    /// Larger with each change: as a rule the time it was made at, in ms. 0: none was ever made.
     pub fn version(&self) -> u64 {
         self.version
     }

@@ -18,6 +18,8 @@ use crate::clock::{FakeClock, StoreClock};
 
 const RULE: &str = "flags:virtual-queue.enabled";
 const NEVER: Duration = Duration::from_secs(3600);
+/// A version far after any that the time of a test gives.
+const LATE: u64 = 100_000_000_000_000;
 const BOUND: Duration = Duration::from_secs(3);
 
 fn change(enabled: bool, reason: &str) -> FlagChange {
@@ -41,13 +43,13 @@ impl Running {
         Self(flags, task)
     }
 
-    async fn sees(&self, version: u64) {
+    async fn sees(&self, rule: &FlagRule) {
         let seen = timeout(BOUND, async {
-            while self.0.current().version() != version {
+            while *self.0.current() != *rule {
                 sleep(Duration::from_millis(5)).await;
             }
         });
-        seen.await.unwrap_or_else(|_| panic!("version {version} within 3 s, not {:?}", self.0.current()));
+        seen.await.unwrap_or_else(|_| panic!("{rule:?} within 3 s, not {:?}", self.0.current()));
     }
 }
 
@@ -72,19 +74,20 @@ async fn keeps_the_contract(source: &dyn FlagSource) {
     assert_eq!(source.audit(10).await, Ok(vec![]));
 
     let first = source.put(&change(true, "opens"), "kim", 0).await.unwrap();
-    assert_eq!(first.version(), 1);
+    let first_json = serde_json::to_value(&*first).unwrap();
+    assert_eq!(first_json["version"], first_json["updatedAtMs"], "so it is newer than what was ever set before");
     assert_eq!(source.read().await, Ok(Some(Arc::clone(&first))));
     let second = source.put(&change(false, "stop"), "lee", 0).await.unwrap();
-    assert_eq!(second.version(), 2, "after the stored one");
-    let third = source.put(&change(true, "again"), "kim", 7).await.unwrap();
-    assert_eq!(third.version(), 8, "after the known one");
+    assert!(second.version() > first.version(), "after the stored one");
+    let third = source.put(&change(true, "again"), "kim", LATE).await.unwrap();
+    assert_eq!(third.version(), LATE + 1, "after the known one");
 
     assert_eq!(source.restore(&second).await, Ok(Arc::clone(&third)), "a newer one is stored");
-    let other = FlagRule::new(8, 1, change(false, "other"));
+    let other = FlagRule::new(LATE + 1, 1, change(false, "other"));
     assert_eq!(source.restore(&other).await, Ok(Arc::clone(&third)), "one as new is stored");
     assert_eq!(source.audit(10).await.unwrap().len(), 3, "nothing was restored");
 
-    let newer = FlagRule::new(9, 1, change(false, "newer"));
+    let newer = FlagRule::new(LATE + 2, 1, change(false, "newer"));
     assert_eq!(*source.restore(&newer).await.unwrap(), newer);
     assert_eq!(source.read().await.unwrap().as_deref(), Some(&newer));
 
@@ -92,7 +95,7 @@ async fn keeps_the_contract(source: &dyn FlagSource) {
     let lines: Vec<_> = audit.iter().map(|entry| (entry.who.as_str(), entry.why.as_str())).collect();
     assert_eq!(
         lines,
-        [("restore", "the store had lost version 9"), ("kim", "again"), ("lee", "stop")],
+        [("restore", "the store had lost version 100000000000002"), ("kim", "again"), ("lee", "stop")],
         "the newest three, newest first"
     );
     assert_eq!(audit[1].old, Some(serde_json::to_value(&*second).unwrap()));
@@ -105,7 +108,7 @@ async fn keeps_the_contract(source: &dyn FlagSource) {
     let many = source.put(&FlagChange::parse(many.to_string().as_bytes()).unwrap(), "kim", 0).await.unwrap();
     assert_eq!(source.read().await.unwrap(), Some(Arc::clone(&many)));
     let bytes = many.to_stored().len();
-    assert_eq!(source.audit(1).await.unwrap()[0].new, Some(json!({"version": 10, "omittedBytes": bytes})));
+    assert_eq!(source.audit(1).await.unwrap()[0].new, Some(json!({"version": LATE + 3, "omittedBytes": bytes})));
 }
 
 #[tokio::test]
@@ -143,10 +146,10 @@ async fn changes_made_at_once_get_versions_of_their_own() {
     let stop = change(false, "stop");
     let puts = replicas.iter().cycle().take(30).map(|flags| flags.put(&stop, "kim"));
     let versions: BTreeSet<_> = join_all(puts).await.into_iter().map(|rule| rule.unwrap().version()).collect();
-    assert_eq!(versions, (1..=30).collect());
+    assert_eq!(versions.len(), 30);
     for flags in &replicas {
         flags.refresh().await.unwrap();
-        assert_eq!(flags.current().version(), 30);
+        assert_eq!(Some(&flags.current().version()), versions.last());
     }
 }
 
@@ -162,9 +165,9 @@ async fn a_change_is_in_force_here_at_once_and_elsewhere_by_polling_alone() {
 
     let rule = here.put(&change(true, "opens"), "kim").await.unwrap();
     assert_eq!(here.current(), rule);
-    elsewhere.sees(1).await;
-    here.put(&change(false, "stop"), "kim").await.unwrap();
-    elsewhere.sees(2).await;
+    elsewhere.sees(&rule).await;
+    let rule = here.put(&change(false, "stop"), "kim").await.unwrap();
+    elsewhere.sees(&rule).await;
     assert!(!elsewhere.0.current().change().enabled);
 }
 
@@ -178,16 +181,16 @@ async fn a_change_is_announced_and_listening_comes_back_by_itself() {
     };
     let elsewhere = Running::start(replica(&server).await.polling_every(NEVER));
     until("it listens", listening).await;
-    here.put(&change(true, "opens"), "kim").await.unwrap();
-    elsewhere.sees(1).await;
+    let rule = here.put(&change(true, "opens"), "kim").await.unwrap();
+    elsewhere.sees(&rule).await;
 
     assert_eq!(server.command::<u64>(&["CLIENT", "KILL", "TYPE", "pubsub"]).await, 1);
     // Made while it was deaf, perhaps: listening again looks first.
-    here.put(&change(false, "stop"), "kim").await.unwrap();
-    elsewhere.sees(2).await;
+    let rule = here.put(&change(false, "stop"), "kim").await.unwrap();
+    elsewhere.sees(&rule).await;
     until("it listens again", listening).await;
-    here.put(&change(true, "on"), "kim").await.unwrap();
-    elsewhere.sees(3).await;
+    let rule = here.put(&change(true, "on"), "kim").await.unwrap();
+    elsewhere.sees(&rule).await;
 }
 
 #[tokio::test]
@@ -252,13 +255,30 @@ async fn an_older_rule_gives_way_and_one_as_new_is_taken() {
     assert_eq!(flags.current(), rule);
 
     // It lost the change, and another replica made one with the same version.
-    let rival = FlagRule::new(2, 1, change(true, "rival"));
+    let rival = FlagRule::new(rule.version(), 1, change(true, "rival"));
     server.command::<()>(&["SET", RULE, &rival.to_stored()]).await;
     flags.refresh().await.unwrap();
     assert_eq!(*flags.current(), rival, "all replicas agree on what is stored");
 
     server.command::<()>(&["FLUSHALL"]).await;
-    assert_eq!(flags.put(&change(true, "three"), "kim").await.unwrap().version(), 3, "versions go on after a loss");
+    let three = flags.put(&change(true, "three"), "kim").await.unwrap();
+    assert!(three.version() > rule.version(), "versions go on after a loss");
+}
+
+#[tokio::test]
+async fn a_change_made_where_nobody_knows_the_lost_rule_wins_over_it() {
+    let server = RedisServer::start().await;
+    let [knows, new] = [replica(&server).await, replica(&server).await];
+    for enabled in [false, true] {
+        knows.put(&change(enabled, "opens"), "kim").await.unwrap();
+    }
+    server.command::<()>(&["FLUSHALL"]).await;
+    let stop = new.put(&change(false, "stop"), "lee").await.unwrap();
+    for flags in [&knows, &new] {
+        flags.refresh().await.unwrap();
+        assert_eq!(flags.current(), stop);
+    }
+    assert_eq!(server.command::<String>(&["GET", RULE]).await, stop.to_stored());
 }
 
 #[tokio::test]
@@ -298,7 +318,9 @@ async fn what_somebody_wrote_by_hand_changes_nothing_until_the_flag_is_set_anew(
     let flags = replica(&server).await;
     let source = server.source(3).await;
     flags.put(&change(true, "opens"), "kim").await.unwrap();
-    for (rubbish, version) in [("on", 2), (r#"{"version":9}"#, 10), ("{\"version\":1e99,\"enabled\":true}", 11)] {
+    for (rubbish, at_least) in
+        [("on", 1), (r#"{"version":100000000000000}"#, LATE + 1), ("{\"version\":1e99,\"enabled\":true}", LATE + 2)]
+    {
         let before = flags.current();
         server.command::<()>(&["SET", RULE, rubbish]).await;
         assert!(matches!(flags.refresh().await, Err(FlagError::Unreadable(_))), "{rubbish}");
@@ -307,7 +329,8 @@ async fn what_somebody_wrote_by_hand_changes_nothing_until_the_flag_is_set_anew(
         assert!(matches!(source.restore(&before).await, Err(FlagError::Unreadable(_))), "{rubbish}");
         assert_eq!(server.command::<String>(&["GET", RULE]).await, rubbish, "left for somebody to look at");
 
-        assert_eq!(flags.put(&change(true, "mended"), "kim").await.unwrap().version(), version, "{rubbish}");
+        let mended = flags.put(&change(true, "mended"), "kim").await.unwrap().version();
+        assert!(mended > before.version() && mended >= at_least && mended <= LATE + 2, "{rubbish}: {mended}");
         flags.refresh().await.unwrap();
         let old = flags.audit(1).await.unwrap().remove(0).old.unwrap();
         assert!(old == json!(rubbish) || Some(old) == serde_json::from_str::<Value>(rubbish).ok());
@@ -316,18 +339,18 @@ async fn what_somebody_wrote_by_hand_changes_nothing_until_the_flag_is_set_anew(
     server.command::<()>(&["DEL", RULE]).await;
     server.command::<u64>(&["RPUSH", RULE, "on"]).await;
     assert!(matches!(flags.refresh().await, Err(FlagError::Unreadable(_))));
-    assert_eq!(flags.put(&change(false, "mended"), "kim").await.unwrap().version(), 12);
+    assert_eq!(flags.put(&change(false, "mended"), "kim").await.unwrap().version(), LATE + 3);
 }
 
 #[tokio::test]
 async fn a_change_that_cannot_be_audited_is_not_made() {
     let server = RedisServer::start().await;
     let flags = replica(&server).await;
-    flags.put(&change(true, "opens"), "kim").await.unwrap();
+    let rule = flags.put(&change(true, "opens"), "kim").await.unwrap();
     server.command::<()>(&["DEL", "flags:audit"]).await;
     server.command::<()>(&["SET", "flags:audit", "mine"]).await;
     let before: String = server.command(&["GET", RULE]).await;
     assert!(flags.put(&change(false, "stop"), "kim").await.is_err());
     assert_eq!(server.command::<String>(&["GET", RULE]).await, before);
-    assert_eq!(flags.current().version(), 1);
+    assert_eq!(flags.current(), rule);
 }

@@ -5,6 +5,7 @@
 mod purchases;
 mod reply;
 mod server;
+mod settings;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use async_trait::async_trait;
 use self::{
     purchases::{Purchase, Purchases, crossed},
     reply::Purchased,
+    settings::{Fields, KnownSettings, Settings, set_anything},
     shared::{Shared, Visit},
 };
 use super::{
@@ -48,6 +50,7 @@ pub struct RedisStore {
     enter: Batcher<Visit>,
     status: Batcher<Visit>,
     purchases: Batcher<Purchases>,
+    settings: KnownSettings,
     malformed_logged: AtomicBool,
 }
 
@@ -97,6 +100,7 @@ impl RedisStore {
             status: batcher(&scripts::STATUS, 0),
             purchases: Batcher::new(Purchases(shared.clone()), limit, runtime.clone()),
             shared,
+            settings: KnownSettings::default(),
             malformed_logged: AtomicBool::new(false),
         }))
     }
@@ -114,6 +118,17 @@ impl RedisStore {
     /// What about the server's settings may hurt during a sale, in words for the operator.
     pub async fn server_warnings(&self) -> Vec<String> {
         server::warnings(&self.shared.master).await
+    }
+
+    /// Writes back what the store has lost of an operator's settings.
+    async fn restore_settings(&self, target: QueueTarget, lost: Settings) -> Result<(), Failure> {
+        let (keys, version) = (TargetKeys::of(target), lost.version());
+        let script = &scripts::SETTINGS_RESTORE;
+        let (reply, _) = self.shared.master.run_pooled(script, &[keys.settings()], &lost.into_args()).await?;
+        if reply == [1] {
+            tracing::warn!(%target, version, "redis had lost the settings of this target; they are back");
+        }
+        Ok(())
     }
 
     async fn group(
@@ -209,14 +224,18 @@ impl VirtualQueueStore for RedisStore {
 
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
         let (key, me, lock_ms) = (keys::tick_lock(target), owner.to_owned(), self.shared.rules.lock_ms());
+        let settings = TargetKeys::of(target).settings().to_owned();
         let asked = self.shared.master.pooled(move |mut connection| async move {
             let mut lock = ::redis::pipe();
             lock.cmd("SET").arg(&key).arg(&me).arg("NX").arg("PX").arg(lock_ms).ignore();
-            lock.cmd("GET").arg(&key).cmd("PTTL").arg(&key);
-            let (holder, ttl_ms): (Option<String>, i64) = lock.query_async(&mut connection).await?;
-            Ok((holder.as_deref() == Some(&me), ttl_ms))
+            lock.cmd("GET").arg(&key).cmd("PTTL").arg(&key).cmd("HGETALL").arg(&settings);
+            let (holder, ttl_ms, stored): (Option<String>, i64, Fields) = lock.query_async(&mut connection).await?;
+            Ok((holder.as_deref() == Some(&me), ttl_ms, stored))
         });
-        let (ours, ttl_ms) = asked.await?;
+        let (ours, ttl_ms, stored) = asked.await?;
+        if let Some(lost) = self.settings.saw(target, stored) {
+            self.restore_settings(target, lost).await?;
+        }
         // It may have ended between the commands: then it is worth trying again right away.
         Ok(if ours { TickLock::Ours } else { TickLock::HeldFor(Duration::from_millis(ttl_ms.max(1).unsigned_abs())) })
     }
@@ -263,9 +282,9 @@ impl VirtualQueueStore for RedisStore {
             // A target with settings is expected: the limit is against the others.
             let settings = TargetKeys::of(target).settings().to_owned();
             let asked = self.shared.master.pooled(|mut connection| async move {
-                ::redis::cmd("EXISTS").arg(settings).query_async::<bool>(&mut connection).await
+                ::redis::cmd("HGETALL").arg(settings).query_async::<Fields>(&mut connection).await
             });
-            if !asked.await? {
+            if !set_anything(&asked.await?) && !self.settings.has(target) {
                 return Ok(false);
             }
         }

@@ -26,6 +26,7 @@ mod redis_server;
 mod redis_tls;
 mod replica_faults;
 mod server;
+mod settings;
 mod settling;
 mod smuggling;
 mod stand;

@@ -247,8 +247,11 @@ struct RedisHands {
 impl Hands for RedisHands {
     fn set_overrides(&self, target: QueueTarget, overrides: Overrides) {
         let keys = TargetKeys::of(target);
+        let mut connection = self.server.connection();
+        let version: Option<u64> =
+            redis::cmd("HGET").arg(keys.settings()).arg("version").query(&mut connection).unwrap();
         let mut commands = redis::pipe();
-        commands.atomic().del(keys.settings());
+        commands.atomic().del(keys.settings()).hset(keys.settings(), "version", version.unwrap_or(0) + 1);
         let numbers = [
             ("batch_size", overrides.batch),
             ("tick_ms", overrides.tick_ms),
@@ -261,7 +264,7 @@ impl Hands for RedisHands {
                 commands.hset(keys.settings(), name, number);
             }
         }
-        commands.exec(&mut self.server.connection()).unwrap();
+        commands.exec(&mut connection).unwrap();
     }
 
     fn end_idle(&self, target: QueueTarget) {

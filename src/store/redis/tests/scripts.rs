@@ -206,6 +206,21 @@ async fn the_examples_of_leaving_buying_and_the_books_are_true() {
     assert_eq!(ask("LIMITED_DROP:1", 1).await, [1]);
     is_the_example(&scripts::REGISTER, &ask("LIMITED_DROP:2", 1).await);
     assert_eq!(ask("LIMITED_DROP:1", 1).await, [1], "who is in stays in");
+
+    let mut restore = ::redis::cmd("EVAL");
+    restore.arg(scripts::SETTINGS_RESTORE.source()).arg(1).arg(redis_key(9));
+    let mut ask = async |version: &str, fields: &[&str]| {
+        let mut restore = restore.clone();
+        restore.arg(version).arg(fields).query_async::<Vec<i64>>(&mut redis.connection).await.unwrap()
+    };
+    let (two, three) = (["version", "2", "batch_size", "9"], ["version", "3", "paused", "1"]);
+    assert_eq!(ask("0", &["batch_size", "5"]).await, [1], "none are stored");
+    assert_eq!(ask("0", &["batch_size", "6"]).await, [0], "without a version what is stored stays");
+    assert_eq!(ask("3", &three).await, [1], "older ones are stored");
+    is_the_example(&scripts::SETTINGS_RESTORE, &ask("3", &three).await);
+    assert_eq!(ask("2", &two).await, [0], "newer ones are stored");
+    let stored: BTreeMap<String, String> = redis.ask(&["HGETALL", &redis_key(9)]).await;
+    assert_eq!(stored, [("paused", "1"), ("version", "3")].map(|(field, is)| (field.to_owned(), is.to_owned())).into());
 }
 
 #[tokio::test]

@@ -1,0 +1,145 @@
+//! What operators set for single targets outlives a Redis that forgets (DESIGN 5 "Empty restart").
+//!
+//! Each look at a target reads its settings along with the lock, and remembers the newest. Where the store has none, or
+//! older ones, they are written back before anything else is done with the target. Only a higher version takes
+//! settings away; deleting them is losing them.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crate::domain::QueueTarget;
+
+/// A hash as Redis tells it.
+pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The field that counts the changes.
+const VERSION: &str = "version";
+/// More fields than this are none of ours, and are not kept.
+const MOST_FIELDS: usize = 64;
+
+/// Settings of one target, every field as it was stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Settings {
+    version: u64,
+    fields: Vec<(String, String)>,
+}
+
+impl Settings {
+    /// `None`: none are stored, or nothing that could be written back.
+    fn read(stored: Fields) -> Option<Self> {
+        if stored.is_empty() || stored.len() > MOST_FIELDS {
+            return None;
+        }
+        let text = |bytes| String::from_utf8(bytes).ok();
+        let fields: Vec<(String, String)> =
+            stored.into_iter().map(|(field, value)| Some((text(field)?, text(value)?))).collect::<Option<_>>()?;
+        let version = fields.iter().find(|(field, _)| field == VERSION).map_or(0, |(_, value)| version_of(value));
+        Some(Self { version, fields })
+    }
+
+    /// Counts the changes; 0: somebody wrote them by hand and gave them none.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The arguments of `settings_restore.lua`.
+    pub(super) fn into_args(self) -> Vec<String> {
+        let fields = self.fields.into_iter().flat_map(|(field, value)| [field, value]);
+        std::iter::once(self.version.to_string()).chain(fields).collect()
+    }
+
+    /// Whether anything is set: what is left after a removal is a version alone.
+    fn set_anything(&self) -> bool {
+        self.fields.iter().any(|(field, _)| field != VERSION)
+    }
+}
+
+/// As the script reads it: digits alone, and as far as its numbers count in ones.
+fn version_of(text: &str) -> u64 {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|version| digits && *version <= 1_000_000_000_000_000).unwrap_or(0)
+}
+
+/// Whether a stored hash sets anything.
+pub(super) fn set_anything(stored: &Fields) -> bool {
+    stored.iter().any(|(field, _)| field != VERSION.as_bytes())
+}
+
+/// The newest settings this replica has seen, by target.
+#[derive(Debug, Default)]
+pub(super) struct KnownSettings(Mutex<HashMap<QueueTarget, Settings>>);
+
+impl KnownSettings {
+    /// Takes note of what is stored. Gives what should be there instead, if it was lost.
+    pub(super) fn saw(&self, target: QueueTarget, stored: Fields) -> Option<Settings> {
+        let is_stored = !stored.is_empty();
+        let stored = Settings::read(stored);
+        let mut known = self.known();
+        match (known.get(&target), stored) {
+            (Some(known), Some(stored)) if known.version > stored.version => Some(known.clone()),
+            (_, Some(stored)) => {
+                known.insert(target, stored);
+                None
+            }
+            (Some(known), None) if !is_stored => Some(known.clone()),
+            (_, None) => None,
+        }
+    }
+
+    /// Whether this target is known to have settings.
+    pub(super) fn has(&self, target: QueueTarget) -> bool {
+        self.known().get(&target).is_some_and(Settings::set_anything)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<QueueTarget, Settings>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::QueueTargetType;
+
+    fn fields(pairs: &[(&str, &str)]) -> Fields {
+        pairs.iter().map(|(field, value)| (field.as_bytes().to_vec(), value.as_bytes().to_vec())).collect()
+    }
+
+    fn target() -> QueueTarget {
+        QueueTarget::new(QueueTargetType::LimitedDrop, 42).unwrap()
+    }
+
+    #[test]
+    fn what_is_lost_or_older_is_wanted_back_and_what_is_newer_or_as_new_is_taken() {
+        let (known, target) = (KnownSettings::default(), target());
+        assert_eq!(known.saw(target, vec![]), None);
+        assert_eq!(known.saw(target, fields(&[("batch_size", "5")])), None, "by hand");
+        assert_eq!(known.saw(target, vec![]).unwrap().into_args(), ["0", "batch_size", "5"]);
+        assert_eq!(known.saw(target, fields(&[("batch_size", "6")])), None, "by hand, again");
+        assert_eq!(known.saw(target, vec![]).unwrap().into_args(), ["0", "batch_size", "6"]);
+
+        assert_eq!(known.saw(target, fields(&[("version", "3"), ("paused", "1")])), None);
+        for older in [vec![], fields(&[("paused", "0")]), fields(&[("version", "2")]), fields(&[("version", "1e9")])] {
+            assert_eq!(known.saw(target, older).unwrap().into_args(), ["3", "version", "3", "paused", "1"]);
+        }
+        assert_eq!(known.saw(target, fields(&[("version", "3"), ("paused", "0")])), None, "as new");
+        assert!(known.has(target));
+        assert_eq!(known.saw(target, fields(&[("version", "4")])), None, "removed");
+        assert!(!known.has(target));
+        assert_eq!(known.saw(target, vec![]).unwrap().into_args(), ["4", "version", "4"]);
+    }
+
+    #[test]
+    fn what_cannot_be_settings_is_left_alone_and_not_kept() {
+        let (known, target) = (KnownSettings::default(), target());
+        known.saw(target, fields(&[("version", "3"), ("paused", "1")]));
+        let many: Vec<(String, String)> = (0..65).map(|n| (n.to_string(), String::new())).collect();
+        let many: Vec<(&str, &str)> = many.iter().map(|(field, value)| (field.as_str(), value.as_str())).collect();
+        for odd in [fields(&many), vec![(b"paused".to_vec(), vec![0xff])]] {
+            assert_eq!(known.saw(target, odd), None);
+        }
+        assert_eq!(known.saw(target, vec![]).unwrap().version(), 3);
+    }
+}
