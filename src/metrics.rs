@@ -138,6 +138,7 @@ pub struct Metrics {
     bypass_attempts: IntCounterVec,
     redis_degraded: IntCounterVec,
     direct_not_remembered: IntCounter,
+    log_lines_kept_back: IntGauge,
     http_requests: IntCounterVec,
     http_seconds: HistogramVec,
     script_seconds: HistogramVec,
@@ -147,7 +148,7 @@ pub struct Metrics {
     tick_errors: IntCounterVec,
     pump_restarts: IntCounterVec,
     clock_steps: IntCounterVec,
-    gate_shed: IntCounterVec,
+    gate_shed: IntCounter,
     gate_under_way: IntGauge,
 }
 
@@ -203,6 +204,13 @@ impl Metrics {
                 "virtual_queue_redis_degraded_total",
                 "Answers given without the store, one an answer.",
                 &["operation"],
+            )?,
+            log_lines_kept_back: add(
+                registry,
+                IntGauge::new(
+                    "virtual_queue_log_lines_kept_back",
+                    "Warnings and errors not written so far: one place in the code had more than ten in a second.",
+                )?,
             )?,
             direct_not_remembered: add(
                 registry,
@@ -263,10 +271,12 @@ impl Metrics {
                 "Steps of the store's clock seen: a forward one can let a batch in early.",
                 &["direction"],
             )?,
-            gate_shed: counters(
-                "virtual_queue_gate_shed_total",
-                "Purchase calls refused because too many were under way.",
-                &["target"],
+            gate_shed: add(
+                registry,
+                IntCounter::new(
+                    "virtual_queue_gate_shed_total",
+                    "Purchase calls refused because too many were under way.",
+                )?,
             )?,
             gate_under_way: add(registry, IntGauge::new("virtual_queue_gate_under_way", "Purchase calls under way.")?)?,
             registry: registry.clone(),
@@ -292,7 +302,6 @@ impl Metrics {
         let _ = self.length.remove_label_values(&[&label]);
         let _ = self.admission_rate.remove_label_values(&[&label]);
         let _ = self.wait_seconds.remove_label_values(&[&label]);
-        let _ = self.gate_shed.remove_label_values(&[&label]);
         for event in
             [TokenEvent::Issued, TokenEvent::Consumed, TokenEvent::Expired, TokenEvent::Revoked, TokenEvent::Direct]
         {
@@ -330,6 +339,11 @@ impl Metrics {
     /// A direct pass was given in an outage, and there was no room to remember to whom.
     pub fn direct_not_remembered(&self) {
         self.direct_not_remembered.inc();
+    }
+
+    /// So many log lines of this process were kept back so far.
+    pub fn log_lines_kept_back(&self, lines: u64) {
+        self.log_lines_kept_back.set(i64::try_from(lines).unwrap_or(i64::MAX));
     }
 
     /// An HTTP answer: `route` is the template, never the path.
@@ -370,8 +384,8 @@ impl Metrics {
     }
 
     /// A purchase call was refused because too many were under way.
-    pub fn gate_shed(&self, target: QueueTarget) {
-        self.gate_shed.with_label_values(&[&target.to_string()]).inc();
+    pub fn gate_shed(&self) {
+        self.gate_shed.inc();
     }
 
     /// Purchase calls under way now.
@@ -400,7 +414,6 @@ mod tests {
             metrics.tokens(target, TokenEvent::Issued, 3);
             metrics.tokens(target, TokenEvent::Direct, 1);
             metrics.waited(target, Duration::from_secs(4));
-            metrics.gate_shed(target);
         }
         metrics.target_ended(ended);
         let text = metrics.render();

@@ -231,7 +231,7 @@ where
             Decision::Verified(pass) => pass,
         };
         let Some(under_way) = self.gate.admit_call() else {
-            self.gate.metrics.gate_shed(pass.target);
+            self.gate.metrics.gate_shed();
             return Box::pin(ready(Ok(refuse(req, Refusal::Overloaded))));
         };
         self.gate.identity.tell_shop(req.headers_mut());

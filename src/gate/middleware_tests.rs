@@ -472,7 +472,7 @@ async fn too_many_purchases_at_a_time_are_shed_and_cost_no_pass() {
     assert!(doors.counted("virtual_queue_gate_under_way 2"));
     let shed = answered(app.call(buy(3)).await).await;
     assert_eq!((shed.status, shed.code.as_deref(), shed.retry_after.as_deref()), (503, Some("OVERLOADED"), Some("1")));
-    assert!(doors.counted(r#"virtual_queue_gate_shed_total{target="LIMITED_DROP:42"} 1"#));
+    assert!(doors.counted("virtual_queue_gate_shed_total 1"));
     first.abort();
     assert!(first.await.is_err());
     assert_eq!(answered(app.call(buy(3)).await).await.status, 503, "the shop is still busy for who went away");

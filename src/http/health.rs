@@ -9,6 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{error::ApiError, state::HttpState};
+use crate::telemetry;
 
 /// The process runs.
 #[derive(Debug, Serialize, ToSchema)]
@@ -53,6 +54,7 @@ pub(super) async fn ready(state: web::Data<HttpState>) -> Result<HttpResponse, A
 #[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "management",
     responses((status = 200, description = "Prometheus text format 0.0.4.", body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(state: web::Data<HttpState>) -> HttpResponse {
+    state.metrics.log_lines_kept_back(telemetry::lines_kept_back());
     let mut response = fresh();
     response.insert_header((CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8")));
     response.body(state.metrics.render())
