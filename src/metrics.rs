@@ -10,7 +10,10 @@ use prometheus::{
     GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
-use crate::{domain::QueueTarget, token::PassRefusal};
+use crate::{
+    domain::QueueTarget,
+    token::{KeyFingerprints, PassRefusal},
+};
 
 /// What happens to passes: the `event` label of `virtual_queue_tokens_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,6 +153,8 @@ pub struct Metrics {
     clock_steps: IntCounterVec,
     gate_shed: IntCounter,
     gate_under_way: IntGauge,
+    token_key_info: GaugeVec,
+    token_keys_disagree: IntGauge,
 }
 
 impl Metrics {
@@ -279,6 +284,18 @@ impl Metrics {
                 )?,
             )?,
             gate_under_way: add(registry, IntGauge::new("virtual_queue_gate_under_way", "Purchase calls under way.")?)?,
+            token_key_info: gauges(
+                "virtual_queue_token_key_info",
+                "1 for each secret, by fingerprint: current signs passes, also_accepted are only accepted.",
+                &["fingerprint", "role"],
+            )?,
+            token_keys_disagree: add(
+                registry,
+                IntGauge::new(
+                    "virtual_queue_token_keys_disagree",
+                    "1 while another replica refuses this one's passes, or this one the other's; else 0.",
+                )?,
+            )?,
             registry: registry.clone(),
         })
     }
@@ -391,6 +408,19 @@ impl Metrics {
     /// Purchase calls under way now.
     pub fn gate_under_way(&self, calls: usize) {
         self.gate_under_way.set(calls as i64);
+    }
+
+    /// What the secrets of this process are known by.
+    pub fn token_keys(&self, keys: &KeyFingerprints) {
+        self.token_key_info.with_label_values(&[keys.current.to_string().as_str(), "current"]).set(1.0);
+        for key in &keys.also_accepted {
+            self.token_key_info.with_label_values(&[key.to_string().as_str(), "also_accepted"]).set(1.0);
+        }
+    }
+
+    /// Whether this and another replica refuse each other's passes.
+    pub fn token_keys_disagree(&self, disagree: bool) {
+        self.token_keys_disagree.set(i64::from(disagree));
     }
 }
 

@@ -5,6 +5,9 @@ use crate::domain::QueueTarget;
 /// What the pumps look after: SET of `TYPE:id`.
 pub const ACTIVE: &str = "queue:active";
 
+/// Which replicas live, and the fingerprints of their secrets: ZSET of `name current also_accepted…` → last heard of, ms.
+pub const REPLICAS: &str = "queue:replicas";
+
 /// The ten keys of a target, in the order in which `includes/target.lua` takes them. They share the hash tag
 /// `{TYPE:id}`, so in a Cluster they lie in one slot.
 #[derive(Debug, Clone, PartialEq, Eq)]

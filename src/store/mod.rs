@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use crate::{
     config::Config,
     domain::{Pacing, QueuePosition, QueueStats, QueueTarget, UserId},
+    token::KeyFingerprints,
 };
 
 /// A queue store. Every call may be repeated (DESIGN 3.4); every call is atomic.
@@ -78,6 +79,17 @@ pub trait VirtualQueueStore: Send + Sync {
     /// Takes a target without a queue out of the active ones. False: it has one (again), and stays.
     async fn retire(&self, target: QueueTarget) -> Result<bool, StoreError>;
 
+    /// Tells the other replicas on this store that `me` lives; those that do, for all that is known. A store of one's own
+    /// has none.
+    async fn announce(&self, _me: &Replica) -> Result<Vec<Replica>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Tells them that `me` ends.
+    async fn withdraw(&self, _me: &Replica) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Whether the store is away at present, as far as is known without asking it.
     fn is_degraded(&self) -> bool;
 
@@ -87,6 +99,15 @@ pub trait VirtualQueueStore: Send + Sync {
 
 /// How many people [`VirtualQueueStore::adopt`] takes over at a time: a script that runs longer holds everybody up.
 pub const MOST_ADOPTED_A_CALL: usize = 250;
+
+/// A replica, as the others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replica {
+    /// Another in every process; has no space in it.
+    pub name: String,
+    /// What its secrets are known by.
+    pub keys: KeyFingerprints,
+}
 
 /// What somebody has with a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

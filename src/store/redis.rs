@@ -3,6 +3,7 @@
 //! Here: which script does what, and what is counted on its reply. The scripts decide; see `redis-scripts/`.
 
 mod purchases;
+mod replicas;
 mod reply;
 mod server;
 mod settings;
@@ -27,7 +28,7 @@ use self::{
     shared::{Shared, Visit},
 };
 use super::{
-    Adopted, Claim, Departure, Place, QueueRules, Settled, Settlement, StoreError, Sweep, Tick, TickLock,
+    Adopted, Claim, Departure, Place, QueueRules, Replica, Settled, Settlement, StoreError, Sweep, Tick, TickLock,
     VirtualQueueStore,
 };
 use crate::{
@@ -305,6 +306,14 @@ impl VirtualQueueStore for RedisStore {
             self.shared.add_active(vec![target]).await?;
         }
         Ok(!has_queue)
+    }
+
+    async fn announce(&self, me: &Replica) -> Result<Vec<Replica>, StoreError> {
+        Ok(replicas::announce(&self.shared.master, me).await?)
+    }
+
+    async fn withdraw(&self, me: &Replica) -> Result<(), StoreError> {
+        Ok(replicas::withdraw(&self.shared.master, me).await?)
     }
 
     fn is_degraded(&self) -> bool {

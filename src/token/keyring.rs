@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::Sha256;
 use subtle::{Choice, ConstantTimeEq};
 
-use super::{EntryTokenGuard, EntryTokenIssuer, PassRefusal, payload};
+use super::{EntryTokenGuard, EntryTokenIssuer, Fingerprint, KeyFingerprints, PassRefusal, payload};
 use crate::domain::{EntryToken, PassClaims, QueueTarget, UserId};
 
 type HmacSha256 = Hmac<Sha256>;
@@ -17,6 +17,9 @@ pub(super) const MIN_SECRET_BYTES: usize = 32;
 
 /// No pass is longer: two ids and an expiry of 19 digits each, the longest kind, and the signature.
 const MAX_PASS_BYTES: usize = 160;
+
+/// What is signed for a fingerprint: no pass has this payload.
+const FINGERPRINTED: &[u8] = b"virtual-queue fingerprint";
 
 /// A secret that could be guessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +54,14 @@ impl Keyring {
     pub fn random() -> Self {
         let secret: [u8; MIN_SECRET_BYTES] = rand::random();
         Self { current: key(&secret), also_accepted: Vec::new() }
+    }
+
+    /// What tells these secrets from others, and may be shown.
+    pub fn fingerprints(&self) -> KeyFingerprints {
+        KeyFingerprints {
+            current: fingerprint(&self.current),
+            also_accepted: self.also_accepted.iter().map(fingerprint).collect(),
+        }
     }
 
     fn is_genuine(&self, payload: &[u8], tag: &[u8; 32]) -> bool {
@@ -114,6 +125,11 @@ fn encode(payload: &[u8], tag: &[u8]) -> String {
     raw.push('.');
     URL_SAFE_NO_PAD.encode_string(tag, &mut raw);
     raw
+}
+
+fn fingerprint(key: &HmacSha256) -> Fingerprint {
+    let tag = key.clone().chain_update(FINGERPRINTED).finalize().into_bytes();
+    Fingerprint::new(u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]]))
 }
 
 fn keyed(secret: &SecretString) -> Result<HmacSha256, WeakSecret> {
@@ -189,6 +205,23 @@ mod tests {
         assert!(ok(&added, &old_pass) && ok(&added, &new_pass), "while some replicas sign with either");
         assert!(ok(&promoted, &old_pass) && ok(&promoted, &new_pass));
         assert!(!ok(&after, &old_pass) && ok(&after, &new_pass));
+    }
+
+    #[test]
+    fn fingerprints_agree_all_through_a_rotation_and_not_between_strangers() {
+        let (old, new) = (secret("o"), secret("n"));
+        let prints = |current: &SecretString, also: &[&SecretString]| {
+            let also: Vec<SecretString> = also.iter().map(|secret| (*secret).clone()).collect();
+            Keyring::new(current, &also).expect("long enough").fingerprints()
+        };
+        // printf 'virtual-queue fingerprint' | openssl dgst -sha256 -hmac "$(printf 'k%.0s' $(seq 32))"
+        assert_eq!(keyring().fingerprints().current.to_string(), "f59888d8");
+        let steps = [prints(&old, &[]), prints(&old, &[&new]), prints(&new, &[&old]), prints(&new, &[])];
+        for (a, step) in steps.iter().enumerate() {
+            for (b, other) in steps.iter().enumerate() {
+                assert_eq!(step.agrees_with(other), a.abs_diff(b) <= 1, "steps {a} and {b}");
+            }
+        }
     }
 
     #[test]

@@ -3,9 +3,11 @@
 //! Here: the text of a pass, the keys, signing and verifying. Not here: whether a pass was already used, that is the
 //! store's to know ([`crate::store`]); nor where a pass travels in a request ([`crate::gate`]).
 
+mod fingerprint;
 mod keyring;
 mod payload;
 
+pub use fingerprint::{Fingerprint, KeyFingerprints};
 pub use keyring::{Keyring, WeakSecret};
 
 use crate::domain::{EntryToken, PassClaims, QueueTarget, UserId};
