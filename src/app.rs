@@ -2,22 +2,20 @@
 //!
 //! Here: which store, who shares what, in which order things start and end. Not here: any rule.
 
-use std::{
-    io,
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-    time::Duration,
-};
+mod descriptors;
+mod key_watch;
+mod listen;
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use actix::{Actor, Addr};
 use actix_rt::{Arbiter, task::JoinHandle};
-use actix_web::{
-    App as WebApp, HttpServer,
-    dev::ServerHandle,
-    middleware::from_fn,
-    web::{self, Data},
-};
+use actix_web::web::Data;
 
+use self::{
+    key_watch::KeyWatch,
+    listen::{Listening, Shop, listen},
+};
 use crate::{
     actors::{Directory, MetricsActor, PumpParts, StopPumps},
     clock::StoreClock,
@@ -26,12 +24,12 @@ use crate::{
     domain::QueueTargetType,
     flags::{AUDIT_KEPT, EmbeddedFlagSource, FeatureFlags, FlagSource, RedisFlagSource},
     gate::{EntryTokenGate, GatedRoutes},
-    http::{self, EnterLimit, HttpOptions, HttpState, Lifecycle},
+    http::{EnterLimit, HttpOptions, HttpState, Lifecycle},
     identity::Identify,
     metrics::Metrics,
-    proxy::{self, Proxy, ProxySettings},
+    proxy::ProxySettings,
     service::{ServiceParts, VirtualQueueService},
-    store::{QueueRules, VirtualQueueStore, embedded::EmbeddedStore, redis::RedisStore},
+    store::{QueueRules, Replica, VirtualQueueStore, embedded::EmbeddedStore, redis::RedisStore},
     token::Keyring,
 };
 
@@ -65,9 +63,12 @@ pub struct App {
     address: SocketAddr,
     lifecycle: Arc<Lifecycle>,
     drain: Duration,
-    servers: Vec<(ServerHandle, JoinHandle<io::Result<()>>)>,
+    servers: Vec<Listening>,
     flag_loop: JoinHandle<()>,
     key_loop: JoinHandle<()>,
+    key_watch: JoinHandle<()>,
+    replica: Replica,
+    store: Arc<dyn VirtualQueueStore>,
     pumps: Addr<Directory>,
     pump_thread: Arbiter,
     service: Arc<VirtualQueueService>,
@@ -116,6 +117,9 @@ impl App {
     pub async fn start(config: &Config) -> Result<Self, StartError> {
         let (clock, metrics) = (StoreClock::system(), Arc::new(Metrics::new()));
         let keyring = Arc::new(keyring(config)?);
+        let keys = keyring.fingerprints();
+        tracing::info!(fingerprint = %keys.current, "passes are signed with the secret of this fingerprint");
+        metrics.token_keys(&keys);
         let identity = Identify::from_config(&config.identity, clock.clone())?;
         let stores = stores(config, &clock, &metrics).await?;
         let flags = Arc::new(FeatureFlags::new(stores.flags, config.flags.virtual_queue_enabled));
@@ -141,6 +145,7 @@ impl App {
         let pump_thread = Arbiter::new();
         let pumps = start_pumps(config, &pump_thread, &stores.queue, &clock, &metrics, &service);
 
+        let (store, of_watch) = (stores.queue.clone(), metrics.clone());
         let gate = gate(config, keyring, flags.clone(), &clock, &metrics, stores.queue).identity(identity.clone());
         let shop = match (&config.upstream.url, config.demo_shop.enabled) {
             (Some(url), _) => Shop::Upstream(ProxySettings::new(url, &config.upstream, config.token.cookie)),
@@ -164,10 +169,27 @@ impl App {
             lifecycle: lifecycle.clone(),
             options,
         });
-        let (address, servers) = listen(config, &state, &gate, &shop)?;
+        let servers = listen(config, &state, &gate, &shop)?;
+        let address = servers[0].address;
+        let key_watch = KeyWatch::new(key_watch::name(address), keys, of_watch);
+        let replica = key_watch.me().clone();
+        let key_watch = actix_rt::spawn(key_watch.run(store.clone()));
         lifecycle.serving();
         let drain = Duration::from_secs(config.server.drain_seconds);
-        Ok(Self { address, lifecycle, drain, servers, flag_loop, key_loop, pumps, pump_thread, service })
+        Ok(Self {
+            address,
+            lifecycle,
+            drain,
+            servers,
+            flag_loop,
+            key_loop,
+            key_watch,
+            replica,
+            store,
+            pumps,
+            pump_thread,
+            service,
+        })
     }
 
     /// Where buyers reach it.
@@ -188,17 +210,16 @@ impl App {
         if signal == "SIGTERM" {
             actix_rt::time::sleep(self.drain).await;
         }
-        let ending: Vec<_> = self.servers.iter().map(|(handle, _)| handle.stop(true)).collect();
-        futures_util::future::join_all(ending).await;
-        for (_, server) in self.servers {
-            let _ = server.await;
-        }
+        futures_util::future::join_all(self.servers.into_iter().map(Listening::end)).await;
         let _ = self.pumps.send(StopPumps).await;
         self.pump_thread.stop();
         let _ = self.pump_thread.join();
         self.service.hand_over().await;
         self.flag_loop.abort();
         self.key_loop.abort();
+        self.key_watch.abort();
+        // Where the store is away, it is forgotten all the same, a little later.
+        let _ = self.store.withdraw(&self.replica).await;
         Ok(())
     }
 }
@@ -288,88 +309,6 @@ fn gate(
     // Where limited drops do not exist, neither does their purchase: 404, not 403.
     let gate = if config.limited_drop.enabled { gate } else { gate.without(QueueTargetType::LimitedDrop) };
     if config.token.single_use { gate.single_use(store) } else { gate }
-}
-
-/// What stands behind the gate.
-#[derive(Clone)]
-enum Shop {
-    /// A real one.
-    Upstream(ProxySettings),
-    /// The built-in one.
-    Demo(Data<ShopService>),
-    /// None: purchases are unavailable.
-    None,
-}
-
-type Listening = (SocketAddr, Vec<(ServerHandle, JoinHandle<io::Result<()>>)>);
-
-/// Binds first and serves then, so that a taken port fails the start before anybody is served.
-fn listen(
-    config: &Config,
-    state: &Data<HttpState>,
-    gate: &EntryTokenGate,
-    shop: &Shop,
-) -> Result<Listening, StartError> {
-    let server = &config.server;
-    let public = bind(&server.host, server.port)?;
-    let management = server.management_port.map(|port| bind(&server.host, port)).transpose()?;
-    let address = public.local_addr().map_err(|cause| StartError::Listen { address: server.host.clone(), cause })?;
-    let apart = management.is_some();
-    let mut servers = Vec::new();
-
-    let (state_here, gate, shop) = (state.clone(), gate.clone(), shop.clone());
-    let mut main = HttpServer::new(move || {
-        let app = WebApp::new()
-            .app_data(state_here.clone())
-            .configure(http::queue_routes)
-            .configure(http::forward_auth_routes);
-        let app = if apart { app } else { app.configure(http::management_routes) };
-        let app = app.service(shop_scope(&gate, &shop));
-        // `OPTIONS *` and the like have no path that a scope could take.
-        http::with_middleware(app.default_service(web::to(http::not_found)))
-    });
-    if server.workers > 0 {
-        main = main.workers(server.workers);
-    }
-    let main = main.disable_signals().shutdown_timeout(server.shutdown_grace_seconds);
-    servers
-        .push(main.listen(public).map_err(|cause| StartError::Listen { address: address.to_string(), cause })?.run());
-
-    if let Some(listener) = management {
-        let state = state.clone();
-        let small = HttpServer::new(move || {
-            let app = WebApp::new().app_data(state.clone()).configure(http::management_routes);
-            http::with_middleware(app.default_service(web::to(http::not_found)))
-        });
-        let small = small.workers(1).disable_signals().shutdown_timeout(server.shutdown_grace_seconds);
-        let listening = small.listen(listener);
-        servers.push(listening.map_err(|cause| StartError::Listen { address: server.host.clone(), cause })?.run());
-    }
-    let servers = servers.into_iter().map(|server| (server.handle(), actix_rt::spawn(server))).collect();
-    Ok((address, servers))
-}
-
-fn bind(host: &str, port: u16) -> Result<TcpListener, StartError> {
-    TcpListener::bind((host, port)).map_err(|cause| StartError::Listen { address: format!("{host}:{port}"), cause })
-}
-
-/// Everything that is no route of ours stands behind the gate, so that no odd spelling finds a way round it. Last of
-/// all services: it takes every path.
-fn shop_scope(gate: &EntryTokenGate, shop: &Shop) -> impl actix_web::dev::HttpServiceFactory + use<> {
-    let scope = web::scope("");
-    let scope = match shop {
-        Shop::Upstream(settings) => scope
-            // One a worker: connections belong to their thread.
-            .app_data(Data::new(Proxy::new(settings.clone())))
-            // Nothing here has a template, and nobody need look for one.
-            .app_data(&http::UNMATCHED)
-            .default_service(web::to(proxy::forward)),
-        Shop::Demo(shop) => {
-            scope.app_data(shop.clone()).configure(demo_shop::configure).default_service(web::to(http::not_found))
-        }
-        Shop::None => scope.configure(http::no_shop_routes).default_service(web::to(http::not_found)),
-    };
-    scope.wrap(gate.clone()).wrap(from_fn(proxy::refuse_ambiguous))
 }
 
 /// Waits for SIGTERM or SIGINT; gives its name.

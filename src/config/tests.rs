@@ -29,6 +29,9 @@ fn the_default_file_holds_the_documented_defaults() {
     assert_eq!(config.validate(), Ok(()));
     assert_eq!((config.server.host.as_str(), config.server.port), ("127.0.0.1", 8080));
     assert_eq!((config.server.workers, config.server.shutdown_grace_seconds), (0, 30));
+    assert_eq!((config.server.backlog, config.server.max_connections), (4096, 25_000));
+    assert_eq!((config.server.keep_alive_seconds, config.server.client_request_timeout_ms), (5, 5_000));
+    assert_eq!(config.server.client_stall_timeout_seconds, 30);
     assert_eq!((config.server.management_port, config.store.kind), (None, None));
     assert_eq!((config.redis.connect_timeout_ms, config.redis.command_timeout_ms), (500, 200));
     assert_eq!((config.redis.mode, config.redis.on_failure), (RedisMode::Standalone, OnFailure::Open));
@@ -248,6 +251,18 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
         ("store.kind = 'mysql'", "store.kind: must be \"redis\" or \"embedded\", not \"mysql\""),
         ("server.port = 65536", "server.port: must be a whole number from 0 to 65535, not 65536"),
         ("server.host = ''", "server.host: must be an address or a host name, not \"\""),
+        ("server.workers = 513", "server.workers: must be from 0 to 512, not 513"),
+        ("server.backlog = 0", "server.backlog: must be from 1 to 65535, not 0"),
+        ("server.max_connections = 0", "server.max_connections: must be from 1 to 1000000, not 0"),
+        ("server.keep_alive_seconds = 0", "server.keep_alive_seconds: must be from 1 to 3600, not 0"),
+        (
+            "server.client_request_timeout_ms = 99",
+            "server.client_request_timeout_ms: must be from 100 to 600000, not 99",
+        ),
+        (
+            "server.client_stall_timeout_seconds = 0",
+            "server.client_stall_timeout_seconds: must be from 1 to 3600, not 0",
+        ),
         (
             "server.management_port = 8080",
             "server.management_port: must differ from server.port (8080); leave it out to have one port for both",

@@ -5,7 +5,7 @@ use actix_web::{
     body::MessageBody,
     dev::{ServiceFactory, ServiceRequest, ServiceResponse},
     http::{
-        Method,
+        ConnectionType, Method,
         header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     },
     middleware::{Next, from_fn},
@@ -15,6 +15,7 @@ use tracing::{Span, field};
 use tracing_actix_web::{RequestId, RootSpanBuilder, TracingLogger};
 
 use super::{
+    connection::{LastsUntilWritten, UnderWay},
     cors,
     error::ApiError,
     routes::{RouteTemplate, UNMATCHED},
@@ -92,8 +93,12 @@ async fn observe(
     next: Next<impl MessageBody>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
     let Some(state) = request.app_data::<web::Data<HttpState>>().cloned() else {
-        return next.call(request).await;
+        return next
+            .call(request)
+            .await
+            .map(|response| response.map_body(|_, body| LastsUntilWritten::new(body, None)));
     };
+    let begun = request.conn_data::<UnderWay>().map(UnderWay::begin);
     let arrived = state.clock.monotonic();
     let mut response = next.call(request).await?;
     let took = state.clock.monotonic().saturating_sub(arrived);
@@ -106,7 +111,11 @@ async fn observe(
     if response.response().extensions().get::<FromShop>().is_none() && !response.headers().contains_key(REQUEST_ID) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
-    Ok(response)
+    if !state.lifecycle.is_serving() {
+        // Whoever keeps connections would send a request into this one when it is closed in the end.
+        response.response_mut().head_mut().set_connection_type(ConnectionType::Close);
+    }
+    Ok(response.map_body(|_, body| LastsUntilWritten::new(body, begun)))
 }
 
 /// Only touches what actix made of an error. A problem, ours, the gate's or the built-in shop's, passes as it is.

@@ -6,6 +6,7 @@
 
 mod admin;
 mod bearer;
+mod connection;
 mod cors;
 mod entry;
 mod error;
@@ -23,6 +24,7 @@ mod tests;
 mod verify;
 
 pub use bearer::BearerKey;
+pub use connection::{ClientLimits, ClientStream, UnderWay};
 pub use cors::Cors;
 pub use error::ApiError;
 pub use limit::EnterLimit;

@@ -32,12 +32,12 @@ fn blocks() -> Vec<&'static str> {
 }
 
 /// Replaces what must be there exactly once.
-fn replaced(text: &str, from: &str, to: &str) -> String {
+pub(crate) fn replaced(text: &str, from: &str, to: &str) -> String {
     assert_eq!(text.matches(from).count(), 1, "{from:?} in the page");
     text.replace(from, to)
 }
 
-fn closed() -> String {
+pub(crate) fn closed() -> String {
     blocks()[0].to_owned()
 }
 
@@ -49,25 +49,31 @@ fn open() -> String {
 }
 
 /// A running nginx on a socket in a directory of its own.
-struct Nginx {
+pub(crate) struct Nginx {
     child: Child,
     socket: PathBuf,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Nginx {
     fn start(page: &str, waiting_room: &Server, shop: &Shop) -> Self {
+        Self::before(page, &[waiting_room.host_and_port()], shop)
+    }
+
+    /// Before these replicas.
+    pub(crate) fn before(page: &str, replicas: &[&str], shop: &Shop) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("nginx.sock");
-        let address = waiting_room.url().strip_prefix("http://").unwrap();
+        let line = "server 127.0.0.1:8080 fail_timeout=1s;";
+        let lines: String = replicas.iter().map(|address| line.replace("127.0.0.1:8080", address)).collect();
         let page = replaced(page, "listen 80;", &format!("listen unix:{};", socket.display()));
-        let page = replaced(&page, "server 127.0.0.1:8080;", &format!("server {address};"));
+        let page = replaced(&page, line, &lines);
         let page = replaced(&page, "server 127.0.0.1:3000;", &format!("server {};", shop.address));
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|what| format!("{what}_temp_path {}/{what};\n", dir.path().display()))
             .concat();
         let text = format!(
-            "daemon off; master_process off; error_log stderr; pid {}/pid;\nevents {{ worker_connections 512; }}\n\
+            "daemon off; master_process off; error_log stderr; error_log {0}/error.log; pid {0}/pid;\nevents {{ worker_connections 512; }}\n\
              http {{ access_log off;\n{temporary}{page} }}",
             dir.path().display()
         );
@@ -78,7 +84,7 @@ impl Nginx {
             assert!(child.try_wait().unwrap().is_none(), "nginx refuses the page's configuration, see above");
             std::thread::sleep(Duration::from_millis(10));
         }
-        Self { child, socket, _dir: dir }
+        Self { child, socket, dir }
     }
 
     /// Sends these bytes on a connection of their own and reads the answer to its end.
@@ -90,7 +96,12 @@ impl Nginx {
         Answer::read(&bytes)
     }
 
-    fn request(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    /// What it complained about so far.
+    pub(crate) fn errors(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("error.log")).unwrap()
+    }
+
+    pub(crate) fn request(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let lines: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let length = body.len();
         let head =
@@ -125,10 +136,10 @@ impl Drop for Nginx {
 
 /// An answer, as it came over the wire.
 #[derive(Debug)]
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     head: String,
-    body: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
@@ -161,13 +172,13 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// A shop that writes down what it gets, and answers 201.
-struct Shop {
+pub(crate) struct Shop {
     address: String,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl Shop {
-    fn open() -> Self {
+    pub(crate) fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let heads = Arc::new(Mutex::new(Vec::new()));
@@ -187,7 +198,7 @@ impl Shop {
     }
 
     /// `METHOD TARGET` of the requests since this was last asked.
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         self.saw().iter().map(|head| head.split(" HTTP/").next().unwrap().to_owned()).collect()
     }
 }

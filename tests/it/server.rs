@@ -109,6 +109,16 @@ impl Server {
         &self.address
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub(crate) fn host_and_port(&self) -> &str {
+        self.address.strip_prefix("http://").expect("it says so")
+    }
+
     /// What it logged so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
