@@ -45,6 +45,9 @@ use crate::{
     },
 };
 
+/// No replica takes the tick lock for longer, whatever its tick ([`QueueRules::lock_ms`]).
+const LONGEST_LOCK_MS: i64 = 2000;
+
 /// The queue on Redis. People's calls go in groups on one connection, the rest over a pool.
 pub struct RedisStore {
     shared: Arc<Shared>,
@@ -236,6 +239,17 @@ impl VirtualQueueStore for RedisStore {
         let (ours, ttl_ms, stored) = asked.await?;
         if let Some(lost) = self.settings.saw(target, stored) {
             self.restore_settings(target, lost).await?;
+        }
+        if !ours && ttl_ms > LONGEST_LOCK_MS {
+            // Nobody takes it for so long: the clock went back, or a failover led to one that is behind. Its holder may be
+            // gone, and it is an economy only, so nobody waits for it.
+            let key = keys::tick_lock(target);
+            let removed = self
+                .shared
+                .master
+                .pooled(|mut connection| async move { ::redis::cmd("DEL").arg(key).exec_async(&mut connection).await });
+            removed.await?;
+            return Ok(TickLock::HeldFor(Duration::from_millis(1)));
         }
         // It may have ended between the commands: then it is worth trying again right away.
         Ok(if ours { TickLock::Ours } else { TickLock::HeldFor(Duration::from_millis(ttl_ms.max(1).unsigned_abs())) })

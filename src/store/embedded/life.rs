@@ -90,6 +90,7 @@ impl Life {
 
     /// One person's call: read, decide and update in one go. `floor`: their passes up to then are spent or revoked.
     pub(super) fn visit(&mut self, force: &InForce<'_>, user: UserId, floor: u64) -> Visit {
+        self.start_over_on_another_clock(force);
         if let Some(number) = self.waiting.number(user) {
             if QueuePosition::is_admitted(number, self.mark) {
                 return self.issue(force, user, number, floor);
@@ -172,6 +173,11 @@ impl Life {
             paused: force.paused,
             moving: self.room(force) > 0,
         }
+    }
+
+    /// A time of the next batch further ahead than a tick is from another clock, or from a longer tick: start over.
+    pub(super) fn start_over_on_another_clock(&mut self, force: &InForce<'_>) {
+        self.next_allowed = self.next_allowed.min(force.now + force.pacing.tick_ms);
     }
 
     /// How many more may be inside, counting those who have been admitted and have not polled yet.

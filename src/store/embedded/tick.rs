@@ -50,11 +50,8 @@ impl Life {
     /// more than one batch is decided here and only here (DESIGN 3.2).
     pub(super) fn advance(&mut self, force: &InForce<'_>) -> Tick {
         let since = self.silent_since(force);
+        self.start_over_on_another_clock(force);
         let (now, tick_ms) = (force.now, force.pacing.tick_ms);
-        // A time further ahead than a tick is from another clock, or from a longer tick: start over.
-        if self.next_allowed > now + tick_ms {
-            self.next_allowed = now + tick_ms;
-        }
         if now < self.next_allowed {
             return Tick::NotYet(Duration::from_millis(self.next_allowed - now));
         }

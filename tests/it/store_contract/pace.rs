@@ -131,6 +131,12 @@ async fn a_time_further_ahead_than_a_tick_is_from_another_clock(stand: Stand) {
     assert_eq!(stand.tick().await, Tick::NotYet(Duration::from_millis(2000)));
     stand.advance(2000);
     assert!(matches!(stand.tick().await, Tick::Moved { people: 5, evicted: 0, .. }));
+    // Whoever comes before the first tick there is told the right time, and the tick need not start over.
+    stand.waits(6).await;
+    stand.clock.set(crate::stand::START_MS - 7_200_000);
+    assert_eq!(stand.still_waits(6).await.next_tick_in_ms, 2000);
+    stand.advance(2000);
+    assert!(matches!(stand.tick().await, Tick::Moved { people: 1, evicted: 0, .. }));
 }
 
 async fn the_rate_is_of_the_last_minute(stand: Stand) {

@@ -123,6 +123,16 @@ async fn one_owner_at_a_time_holds_the_tick_lock_and_its_own_counts_as_taken() {
 }
 
 #[tokio::test]
+async fn a_tick_lock_that_another_clock_made_long_is_not_waited_for() {
+    let room = Room::open().await;
+    assert_eq!(room.store.lock_tick(target(), "a").await, Ok(TickLock::Ours));
+    let (mut redis, key) = (room.redis().await, crate::redis::keys::tick_lock(target()));
+    ::redis::cmd("PEXPIRE").arg(key).arg(11_900).exec_async(&mut redis).await.unwrap();
+    assert_eq!(room.store.lock_tick(target(), "b").await, Ok(TickLock::HeldFor(Duration::from_millis(1))));
+    assert_eq!(room.store.lock_tick(target(), "b").await, Ok(TickLock::Ours));
+}
+
+#[tokio::test]
 async fn two_replicas_ticking_together_admit_one_batch_a_tick() {
     let room = Room::open().await;
     let config = room.server.config();
