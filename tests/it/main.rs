@@ -6,6 +6,7 @@ mod bad_input;
 mod browser;
 mod docker;
 mod documents;
+mod failover;
 mod fingerprints;
 mod forward_auth;
 mod gateway;

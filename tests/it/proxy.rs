@@ -5,7 +5,7 @@ use std::{
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering},
         mpsc,
     },
     thread::sleep,
@@ -21,7 +21,7 @@ pub(crate) struct Proxy {
 }
 
 struct Shared {
-    redis: u16,
+    redis: AtomicU16,
     delay_ms: AtomicU64,
     is_cut: AtomicBool,
     is_blocked: AtomicBool,
@@ -34,7 +34,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let shared = Arc::new(Shared {
-            redis: redis.port(),
+            redis: AtomicU16::new(redis.port()),
             delay_ms: AtomicU64::new(0),
             is_cut: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
@@ -59,6 +59,17 @@ impl Proxy {
     /// How `redis.url` names it.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Where it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Ends every connection; new ones lead to this Redis.
+    pub(crate) fn lead_to(&self, redis: &RedisServer) {
+        self.shared.redis.store(redis.port(), Ordering::SeqCst);
+        self.shared.end_all();
     }
 
     /// From now on every answer comes so much later: a round trip that is this slow.
@@ -104,7 +115,7 @@ impl Shared {
 }
 
 fn join(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
-    let redis = TcpStream::connect(("127.0.0.1", shared.redis))?;
+    let redis = TcpStream::connect(("127.0.0.1", shared.redis.load(Ordering::SeqCst)))?;
     for stream in [&client, &redis] {
         stream.set_nodelay(true)?;
         shared.open.lock().unwrap().push(stream.try_clone()?);
@@ -169,4 +180,10 @@ fn the_proxy_delays_blocks_and_cuts() {
     assert!(client.get_connection_with_timeout(Duration::from_secs(1)).is_err());
     proxy.heal();
     assert!(ping(&mut client.get_connection().unwrap()).is_ok());
+
+    let other = RedisServer::start();
+    let () = redis::cmd("SET").arg("who").arg("other").query(&mut other.connection()).unwrap();
+    proxy.lead_to(&other);
+    let who: String = redis::cmd("GET").arg("who").query(&mut client.get_connection().unwrap()).unwrap();
+    assert_eq!(who, "other");
 }

@@ -24,6 +24,7 @@ pub(crate) struct RedisServer {
     arguments: Vec<String>,
     /// Where it speaks TLS: who vouches for it, its certificate and its key.
     tls: Option<[PathBuf; 3]>,
+    environment: Vec<(String, String)>,
 }
 
 enum Process {
@@ -39,17 +40,32 @@ impl RedisServer {
 
     /// One with more arguments, such as `["--appendonly", "yes"]` to find its data again after a restart.
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
+        Self::start_somewhere(arguments, &[], docker::redis)
+    }
+
+    /// One on this machine whether or not a Docker engine answers, for a process that others on this machine reach by
+    /// its address or that needs an environment of its own.
+    pub(crate) fn start_here(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        Self::start_somewhere(arguments, environment, |_, _| None)
+    }
+
+    fn start_somewhere(
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+        container: impl Fn(u16, &[String]) -> Option<ContainerAsync<GenericImage>>,
+    ) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let environment: Vec<_> = environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         loop {
             let port = free_port();
             // Between our looking and Redis binding, somebody else may have taken the port: then take another.
-            let process = match docker::redis(port, &arguments) {
+            let process = match container(port, &arguments) {
                 Some(container) => Some(Process::Container(Box::new(container))),
-                None => launch(dir.path().as_os_str(), port, &arguments).map(Process::Here),
+                None => launch(dir.path().as_os_str(), port, &arguments, &environment).map(Process::Here),
             };
             if let Some(process) = process {
-                return Self { process, dir, port, arguments, tls: None };
+                return Self { process, dir, port, arguments, environment, tls: None };
             }
         }
     }
@@ -67,10 +83,10 @@ impl RedisServer {
                 names.iter().zip(&files).flat_map(|(name, file)| [(*name).to_owned(), file.display().to_string()]),
             );
             all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-            launch(dir.path().as_os_str(), port, &all).map(|child| (child, port, all))
+            launch(dir.path().as_os_str(), port, &all, &[]).map(|child| (child, port, all))
         });
         let (child, port, arguments) = started.expect("a redis-server that was built with TLS, as Debian's is");
-        Self { process: Process::Here(child), dir, port, arguments, tls: Some(files) }
+        Self { process: Process::Here(child), dir, port, arguments, environment: Vec::new(), tls: Some(files) }
     }
 
     /// Where it listens.
@@ -148,7 +164,8 @@ impl RedisServer {
                     child.wait().expect("it can be waited for");
                 }
                 // Somebody's outgoing connection may hold the port for a moment.
-                let again = (0..100).find_map(|_| launch(self.dir.path().as_os_str(), self.port, &self.arguments));
+                let again = (0..100)
+                    .find_map(|_| launch(self.dir.path().as_os_str(), self.port, &self.arguments, &self.environment));
                 *child = again.expect("its own port is free again");
             }
             Process::Container(container) => {
@@ -228,11 +245,12 @@ fn free_port() -> u16 {
 }
 
 /// Starts one and waits until it accepts connections. `None`: it ended before.
-fn launch(dir: &OsStr, port: u16, arguments: &[String]) -> Option<Child> {
+fn launch(dir: &OsStr, port: u16, arguments: &[String], environment: &[(String, String)]) -> Option<Child> {
     let mut child = Command::new("redis-server")
         .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--dir"])
         .arg(dir)
         .args(arguments)
+        .envs(environment.iter().cloned())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

@@ -13,7 +13,7 @@ use crate::{
     server::{DROP, EVENT, Reply, Server},
 };
 
-const LABEL: &str = "LIMITED_DROP:42";
+pub(crate) const LABEL: &str = "LIMITED_DROP:42";
 
 /// The budget buyers have in earnest.
 const IN_EARNEST: (&str, &str) = ("VQ_REDIS__COMMAND_TIMEOUT_MS", "200");
@@ -26,7 +26,7 @@ async fn enter_all(server: &Server, people: u64) {
     }
 }
 
-async fn poll_all(server: &Server, people: u64) -> Vec<(u64, Reply)> {
+pub(crate) async fn poll_all(server: &Server, people: u64) -> Vec<(u64, Reply)> {
     stream::iter(1..=people)
         .map(async |user| (user, server.poll(DROP, user).await))
         .buffer_unordered(32)
@@ -35,7 +35,7 @@ async fn poll_all(server: &Server, people: u64) -> Vec<(u64, Reply)> {
 }
 
 /// Redis's clock, ms.
-fn redis_ms(connection: &mut redis::Connection) -> u64 {
+pub(crate) fn redis_ms(connection: &mut redis::Connection) -> u64 {
     let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(connection).unwrap();
     seconds * 1000 + micros / 1000
 }
