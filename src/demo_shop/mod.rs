@@ -9,8 +9,6 @@ mod routes;
 mod seat;
 mod shop;
 mod stock_gate;
-#[cfg(test)]
-mod test_redis;
 
 pub use database::{Database, DatabaseError};
 pub use routes::configure;

@@ -6,7 +6,8 @@ use futures_util::future::join_all;
 use super::*;
 use crate::{
     clock::FakeClock,
-    demo_shop::{EmbeddedStockGate, GateAway, RedisStockGate, test_redis::TestRedis},
+    demo_shop::{EmbeddedStockGate, GateAway, RedisStockGate},
+    redis::test_server::TestServer,
 };
 
 const NOW_S: u64 = 1_790_000_000;
@@ -114,7 +115,7 @@ async fn replicas_on_one_file_sell_exactly_the_stock_even_without_a_gate() {
 
 #[actix_web::test]
 async fn replicas_with_redis_sell_exactly_the_stock() {
-    let redis = TestRedis::start().await;
+    let redis = TestServer::start();
     let (_, clock) = clocks();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("shop.db");
@@ -124,20 +125,20 @@ async fn replicas_with_redis_sell_exactly_the_stock() {
         shops.push(shop(Some(&file), gate, &clock, 50));
     }
     assert_eq!(rush(&shops, 42, 120).await, 50);
-    assert_eq!(redis.query::<u64>(&["GET", "shop:{drop:42}:stock"]).await, 0);
-    let lifetime: i64 = redis.query(&["PTTL", "shop:{drop:42}:stock"]).await;
+    assert_eq!(redis.command::<u64>(&["GET", "shop:{drop:42}:stock"]).await, 0);
+    let lifetime: i64 = redis.command(&["PTTL", "shop:{drop:42}:stock"]).await;
     assert!((1..=60_000).contains(&lifetime), "a piece lost in a crash comes back: {lifetime}");
 }
 
 #[actix_web::test]
 async fn without_redis_the_database_sells_on_within_a_short_time() {
-    let mut redis = TestRedis::start().await;
+    let mut redis = TestServer::start();
     let (fake, clock) = clocks();
     let gate = Arc::new(RedisStockGate::new(redis.pool().await, clock.clone(), Duration::from_millis(200)));
     let shops = [shop(None, gate.clone(), &clock, 30)];
     assert_eq!(rush(&shops, 42, 10).await, 10);
 
-    redis.signal("-STOP");
+    redis.freeze();
     let watch = StoreClock::system();
     assert!(shops[0].order(42, user(1)).await.is_ok());
     assert!(watch.monotonic() < Duration::from_secs(1), "a frozen Redis holds nobody up for long");
@@ -147,14 +148,14 @@ async fn without_redis_the_database_sells_on_within_a_short_time() {
         "and the next not at all"
     );
     assert!(shops[0].order(42, user(1)).await.is_ok());
-    redis.signal("-CONT");
+    redis.thaw();
 
     redis.kill();
     fake.advance(Duration::from_secs(2));
     assert!(shops[0].select_seats(7, user(1), seats(&["A1"])).await.is_ok(), "killed");
     assert_eq!(rush(&shops, 42, 30).await, 18, "to the last piece");
 
-    redis.restart_empty().await;
+    redis.restart();
     fake.advance(Duration::from_secs(2));
     assert!(matches!(shops[0].order(42, user(1)).await, Err(ShopError::SoldOut)), "empty, it knows no better");
     assert!(matches!(shops[0].select_seats(7, user(2), seats(&["A1"])).await, Err(ShopError::SeatTaken)));
@@ -163,7 +164,7 @@ async fn without_redis_the_database_sells_on_within_a_short_time() {
 
 #[actix_web::test]
 async fn once_the_gate_has_nothing_left_the_database_is_spared() {
-    let redis = TestRedis::start().await;
+    let redis = TestServer::start();
     let (_, clock) = clocks();
     let gates: [Arc<dyn StockGate>; 2] = [
         Arc::new(EmbeddedStockGate::new(clock.clone())),
@@ -178,7 +179,7 @@ async fn once_the_gate_has_nothing_left_the_database_is_spared() {
 
 #[actix_web::test]
 async fn the_gates_lock_seats_all_or_none() {
-    let redis = TestRedis::start().await;
+    let redis = TestServer::start();
     let (_, clock) = clocks();
     let gates: [Arc<dyn StockGate>; 2] = [
         Arc::new(EmbeddedStockGate::new(clock.clone())),
@@ -197,7 +198,7 @@ async fn the_gates_lock_seats_all_or_none() {
 
 #[actix_web::test]
 async fn seats_are_locked_for_one_person_all_or_none() {
-    let redis = TestRedis::start().await;
+    let redis = TestServer::start();
     let (_, clock) = clocks();
     let gates: [Arc<dyn StockGate>; 4] = [
         Arc::new(EmbeddedStockGate::new(clock.clone())),
@@ -254,27 +255,27 @@ async fn a_lock_is_the_right_to_tickets_until_it_ends() {
 
 #[actix_web::test]
 async fn a_refusal_by_the_database_leaves_nothing_locked_at_the_gate() {
-    let redis = TestRedis::start().await;
+    let redis = TestServer::start();
     let (_, clock) = clocks();
     let shop = shop(None, Arc::new(RedisStockGate::new(redis.pool().await, clock.clone(), PATIENT)), &clock, 0);
     shop.select_seats(7, user(1), seats(&["A1"])).await.unwrap();
-    assert_eq!(redis.query::<String>(&["GET", "shop:{event:7}:seat:A1"]).await, "1");
-    let lifetime: i64 = redis.query(&["PTTL", "shop:{event:7}:seat:A1"]).await;
+    assert_eq!(redis.command::<String>(&["GET", "shop:{event:7}:seat:A1"]).await, "1");
+    let lifetime: i64 = redis.command(&["PTTL", "shop:{event:7}:seat:A1"]).await;
     assert!((290_000..=300_000).contains(&lifetime), "{lifetime}");
-    let _: () = redis.query(&["FLUSHALL"]).await;
+    let _: () = redis.command(&["FLUSHALL"]).await;
     assert!(shop.select_seats(7, user(2), seats(&["A1"])).await.is_err());
-    assert_eq!(redis.query::<u64>(&["DBSIZE"]).await, 0);
+    assert_eq!(redis.command::<u64>(&["DBSIZE"]).await, 0);
     assert!(shop.select_seats(7, user(1), seats(&["A1"])).await.is_ok(), "else its holder would be locked out");
 }
 
 #[actix_web::test]
 async fn a_piece_reserved_for_a_sale_that_failed_is_free_again() {
-    let redis = TestRedis::start().await;
+    let redis = TestServer::start();
     let (_, clock) = clocks();
     let gate = RedisStockGate::new(redis.pool().await, clock.clone(), PATIENT);
     assert_eq!(gate.release(42).await, Ok(()), "of an unknown drop nothing comes back");
     assert_eq!(gate.reserve(42, None).await, Ok(Reservation::Unknown));
-    assert_eq!(redis.query::<u64>(&["DBSIZE"]).await, 0);
+    assert_eq!(redis.command::<u64>(&["DBSIZE"]).await, 0);
     assert_eq!(gate.reserve(42, Some(1)).await, Ok(Reservation::Reserved));
     assert_eq!(gate.reserve(42, Some(9)).await, Ok(Reservation::SoldOut), "what is known is not overwritten");
     assert_eq!(gate.release(42).await, Ok(()));

@@ -1,7 +1,5 @@
 //! The flag as replicas see it: one contract for both sources, then what only Redis can do to us.
 
-mod server;
-
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
@@ -12,9 +10,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use self::server::RedisServer;
 use super::*;
-use crate::clock::{FakeClock, StoreClock};
+use crate::{
+    clock::{FakeClock, StoreClock},
+    redis::test_server::TestServer,
+};
 
 const RULE: &str = "flags:virtual-queue.enabled";
 const NEVER: Duration = Duration::from_secs(3600);
@@ -26,7 +26,14 @@ fn change(enabled: bool, reason: &str) -> FlagChange {
     FlagChange::parse(json!({"enabled": enabled, "reason": reason}).to_string().as_bytes()).unwrap()
 }
 
-async fn replica(server: &RedisServer) -> FeatureFlags {
+impl TestServer {
+    /// A source as a replica has one.
+    async fn source(&self, audit_kept: usize) -> RedisFlagSource {
+        RedisFlagSource::new(self.client(), self.pool().await, audit_kept)
+    }
+}
+
+async fn replica(server: &TestServer) -> FeatureFlags {
     FeatureFlags::new(Arc::new(server.source(AUDIT_KEPT).await), false)
 }
 
@@ -119,7 +126,7 @@ async fn the_embedded_source_keeps_the_contract() {
 
 #[tokio::test]
 async fn the_redis_source_keeps_the_contract() {
-    let server = RedisServer::start().await;
+    let server = TestServer::start();
     keeps_the_contract(&server.source(3).await).await;
     assert_eq!(server.command::<u64>(&["XLEN", "flags:audit"]).await, 3, "the rest is not kept");
     assert_eq!(server.command::<i64>(&["TTL", RULE]).await, -1);
@@ -127,7 +134,7 @@ async fn the_redis_source_keeps_the_contract() {
 
 #[tokio::test]
 async fn the_first_entry_of_the_audit_has_no_rule_before_it() {
-    let server = RedisServer::start().await;
+    let server = TestServer::start();
     let source = server.source(3).await;
     let rule = source.put(&change(true, "카나리 \"시작\"\n"), "김", 0).await.unwrap();
     let stored: String = server.command(&["GET", RULE]).await;
@@ -141,7 +148,7 @@ async fn the_first_entry_of_the_audit_has_no_rule_before_it() {
 
 #[tokio::test]
 async fn changes_made_at_once_get_versions_of_their_own() {
-    let server = RedisServer::start().await;
+    let server = TestServer::start();
     let replicas = [replica(&server).await, replica(&server).await, replica(&server).await];
     let stop = change(false, "stop");
     let puts = replicas.iter().cycle().take(30).map(|flags| flags.put(&stop, "kim"));
@@ -155,7 +162,7 @@ async fn changes_made_at_once_get_versions_of_their_own() {
 
 #[tokio::test]
 async fn a_change_is_in_force_here_at_once_and_elsewhere_by_polling_alone() {
-    let server = RedisServer::start().await;
+    let server = TestServer::start();
     // What managed Redis services do to a new user: no channel may be used.
     server.command::<()>(&["ACL", "SETUSER", "default", "resetchannels"]).await;
     let here = replica(&server).await;
@@ -173,7 +180,7 @@ async fn a_change_is_in_force_here_at_once_and_elsewhere_by_polling_alone() {
 
 #[tokio::test]
 async fn a_change_is_announced_and_listening_comes_back_by_itself() {
-    let server = RedisServer::start().await;
+    let server = TestServer::start();
     let here = replica(&server).await;
     let listening = async || {
         let counts: (String, u64) = server.command(&["PUBSUB", "NUMSUB", "flags:changed"]).await;
@@ -195,7 +202,7 @@ async fn a_change_is_announced_and_listening_comes_back_by_itself() {
 
 #[tokio::test]
 async fn listening_to_a_peer_that_fell_silent_ends() {
-    let server = RedisServer::start().await;
+    let server = TestServer::start();
     let source = server.source(3).await;
     let listens = Notify::new();
     let ended = tokio::join!(timeout(BOUND, source.listen(&listens)), async {
@@ -207,10 +214,10 @@ async fn listening_to_a_peer_that_fell_silent_ends() {
 
 #[tokio::test]
 async fn a_rule_that_redis_lost_is_written_back() {
-    let mut server = RedisServer::start().await;
+    let mut server = TestServer::start();
     let flags = Running::start(replica(&server).await);
     let rule = flags.0.put(&change(true, "opens"), "kim").await.unwrap();
-    let is_back = async |server: &RedisServer| {
+    let is_back = async |server: &TestServer| {
         until("the rule is back", async || server.command::<Option<String>>(&["GET", RULE]).await.is_some()).await;
         assert_eq!(server.command::<String>(&["GET", RULE]).await, rule.to_stored());
     };
@@ -222,14 +229,14 @@ async fn a_rule_that_redis_lost_is_written_back() {
 
     server.kill();
     assert!(flags.0.refresh().await.is_err());
-    server.restart_empty().await;
+    server.restart();
     is_back(&server).await;
     assert_eq!(flags.0.current(), rule);
 }
 
 #[tokio::test]
 async fn several_replicas_write_a_lost_rule_back_once() {
-    let server = RedisServer::start().await;
+    let server = TestServer::start();
     let replicas = [replica(&server).await, replica(&server).await, replica(&server).await];
     replicas[0].put(&change(true, "opens"), "kim").await.unwrap();
     join_all(replicas.iter().map(FeatureFlags::refresh)).await;
@@ -242,7 +249,7 @@ async fn several_replicas_write_a_lost_rule_back_once() {
 
 #[tokio::test]
 async fn an_older_rule_gives_way_and_one_as_new_is_taken() {
-    let server = RedisServer::start().await;
+    let server = TestServer::start();
     let flags = replica(&server).await;
     flags.put(&change(true, "one"), "kim").await.unwrap();
     let backup: String = server.command(&["GET", RULE]).await;
@@ -267,7 +274,7 @@ async fn an_older_rule_gives_way_and_one_as_new_is_taken() {
 
 #[tokio::test]
 async fn a_change_made_where_nobody_knows_the_lost_rule_wins_over_it() {
-    let server = RedisServer::start().await;
+    let server = TestServer::start();
     let [knows, new] = [replica(&server).await, replica(&server).await];
     for enabled in [false, true] {
         knows.put(&change(enabled, "opens"), "kim").await.unwrap();
@@ -283,7 +290,7 @@ async fn a_change_made_where_nobody_knows_the_lost_rule_wins_over_it() {
 
 #[tokio::test]
 async fn a_replica_that_never_saw_a_rule_writes_nothing() {
-    let server = RedisServer::start().await;
+    let server = TestServer::start();
     let flags = FeatureFlags::new(Arc::new(server.source(AUDIT_KEPT).await), true);
     flags.refresh().await.unwrap();
     assert_eq!(*flags.current(), FlagRule::before_any(true));
@@ -292,7 +299,7 @@ async fn a_replica_that_never_saw_a_rule_writes_nothing() {
 
 #[tokio::test]
 async fn without_redis_the_last_rule_holds_and_a_change_fails_in_bounded_time() {
-    let mut server = RedisServer::start().await;
+    let mut server = TestServer::start();
     let flags = Running::start(replica(&server).await);
     let rule = flags.0.put(&change(true, "opens"), "kim").await.unwrap();
     let stop = change(false, "stop");
@@ -307,14 +314,14 @@ async fn without_redis_the_last_rule_holds_and_a_change_fails_in_bounded_time() 
     fails_soon().await;
     server.kill();
     fails_soon().await;
-    server.restart_empty().await;
+    server.restart();
     until("changes work again", async || flags.0.put(&stop, "kim").await.is_ok()).await;
     assert!(!flags.0.current().change().enabled);
 }
 
 #[tokio::test]
 async fn what_somebody_wrote_by_hand_changes_nothing_until_the_flag_is_set_anew() {
-    let server = RedisServer::start().await;
+    let server = TestServer::start();
     let flags = replica(&server).await;
     let source = server.source(3).await;
     flags.put(&change(true, "opens"), "kim").await.unwrap();
@@ -344,7 +351,7 @@ async fn what_somebody_wrote_by_hand_changes_nothing_until_the_flag_is_set_anew(
 
 #[tokio::test]
 async fn a_change_that_cannot_be_audited_is_not_made() {
-    let server = RedisServer::start().await;
+    let server = TestServer::start();
     let flags = replica(&server).await;
     let rule = flags.put(&change(true, "opens"), "kim").await.unwrap();
     server.command::<()>(&["DEL", "flags:audit"]).await;

@@ -11,6 +11,9 @@ pub mod keys;
 mod probe;
 pub mod scripts;
 #[cfg(test)]
+#[path = "../../tests/support/redis_process.rs"]
+mod test_process;
+#[cfg(test)]
 pub(crate) mod test_server;
 mod tls;
 

@@ -28,11 +28,11 @@ static ENGINE: LazyLock<bool> = LazyLock::new(|| {
 });
 
 /// A Redis in a container that listens on `port` of this machine. `None`: no engine answers.
-pub(crate) fn redis(port: u16, arguments: &[String]) -> Option<ContainerAsync<GenericImage>> {
+pub(crate) fn redis(port: u16, arguments: &[&str]) -> Option<ContainerAsync<GenericImage>> {
     if !*ENGINE {
         return None;
     }
-    let command = ["redis-server", "--save", ""].into_iter().map(str::to_owned).chain(arguments.iter().cloned());
+    let command = ["redis-server", "--save", ""].into_iter().chain(arguments.iter().copied());
     let image = GenericImage::new("redis", "7")
         .with_wait_for(WaitFor::message_on_stdout("Ready to accept connections"))
         .with_mapped_port(port, 6379.tcp())

@@ -24,6 +24,8 @@ mod pass_vectors;
 mod proxy;
 mod purchases;
 mod queueing;
+#[path = "../support/redis_process.rs"]
+mod redis_process;
 mod redis_server;
 mod redis_tls;
 mod replica_faults;

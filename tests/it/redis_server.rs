@@ -1,34 +1,27 @@
 //! A real Redis of one test's own, on a free port, gone when dropped: a container where a Docker engine answers, else a
 //! `redis-server` of this machine.
 
-use std::{
-    ffi::OsStr,
-    fs,
-    io::{BufRead, BufReader},
-    net::TcpListener,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-};
+use std::{fs, path::PathBuf, process::Command};
 
 use tempfile::TempDir;
 use testcontainers::{ContainerAsync, GenericImage};
 use virtual_queue::config::{Config, RedisConfig};
 
-use crate::docker;
+use crate::{
+    docker,
+    redis_process::{RedisProcess, free_port},
+};
 
 /// A running Redis.
 pub(crate) struct RedisServer {
     process: Process,
-    dir: TempDir,
     port: u16,
-    arguments: Vec<String>,
     /// Where it speaks TLS: who vouches for it, its certificate and its key.
     tls: Option<[PathBuf; 3]>,
-    environment: Vec<(String, String)>,
 }
 
 enum Process {
-    Here(Child),
+    Here(RedisProcess),
     Container(Box<ContainerAsync<GenericImage>>),
 }
 
@@ -40,53 +33,36 @@ impl RedisServer {
 
     /// One with more arguments, such as `["--appendonly", "yes"]` to find its data again after a restart.
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
-        Self::start_somewhere(arguments, &[], docker::redis)
+        let port = free_port();
+        match docker::redis(port, arguments) {
+            Some(container) => Self { process: Process::Container(Box::new(container)), port, tls: None },
+            None => Self::start_here(arguments, &[]),
+        }
     }
 
     /// One on this machine whether or not a Docker engine answers, for a process that others on this machine reach by
     /// its address or that needs an environment of its own.
     pub(crate) fn start_here(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        Self::start_somewhere(arguments, environment, |_, _| None)
-    }
-
-    fn start_somewhere(
-        arguments: &[&str],
-        environment: &[(&str, &str)],
-        container: impl Fn(u16, &[String]) -> Option<ContainerAsync<GenericImage>>,
-    ) -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let environment: Vec<_> = environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        loop {
-            let port = free_port();
-            // Between our looking and Redis binding, somebody else may have taken the port: then take another.
-            let process = match container(port, &arguments) {
-                Some(container) => Some(Process::Container(Box::new(container))),
-                None => launch(dir.path().as_os_str(), port, &arguments, &environment).map(Process::Here),
-            };
-            if let Some(process) = process {
-                return Self { process, dir, port, arguments, environment, tls: None };
-            }
-        }
+        let process = RedisProcess::start(arguments, environment);
+        Self { port: process.port(), process: Process::Here(process), tls: None }
     }
 
     /// One of this machine that speaks TLS and nothing else, with a certificate of `authority` for 127.0.0.1.
     pub(crate) fn start_with_tls(authority: &Authority, arguments: &[&str]) -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
         let (cert, key) = authority.issue("server", "subjectAltName=IP:127.0.0.1");
         let files = [authority.ca(), cert, key];
         let names = ["--tls-ca-cert-file", "--tls-cert-file", "--tls-key-file"];
-        let started = (0..10).find_map(|_| {
-            let port = free_port();
-            let mut all = vec!["--port".to_owned(), "0".to_owned(), "--tls-port".to_owned(), port.to_string()];
-            all.extend(
-                names.iter().zip(&files).flat_map(|(name, file)| [(*name).to_owned(), file.display().to_string()]),
-            );
-            all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-            launch(dir.path().as_os_str(), port, &all, &[]).map(|child| (child, port, all))
-        });
-        let (child, port, arguments) = started.expect("a redis-server that was built with TLS, as Debian's is");
-        Self { process: Process::Here(child), dir, port, arguments, environment: Vec::new(), tls: Some(files) }
+        let of_files =
+            names.iter().zip(&files).flat_map(|(name, file)| [(*name).to_owned(), file.display().to_string()]);
+        let more: Vec<String> = of_files.chain(arguments.iter().map(|argument| (*argument).to_owned())).collect();
+        let process = RedisProcess::start_on(
+            |port| {
+                let own = ["--port", "0", "--tls-port", &port.to_string()].map(str::to_owned);
+                own.into_iter().chain(more.iter().cloned()).collect()
+            },
+            &[],
+        );
+        Self { port: process.port(), process: Process::Here(process), tls: Some(files) }
     }
 
     /// Where it listens.
@@ -131,10 +107,7 @@ impl RedisServer {
     /// Dies at once, as a machine does.
     pub(crate) fn kill9(&mut self) {
         match &mut self.process {
-            Process::Here(child) => {
-                child.kill().expect("it was running");
-                child.wait().expect("it can be waited for");
-            }
+            Process::Here(process) => process.kill9(),
             Process::Container(container) => docker::apart(container.stop_with_timeout(Some(0))).expect("it stops"),
         }
     }
@@ -142,7 +115,7 @@ impl RedisServer {
     /// Freezes: connections stay open and nothing answers.
     pub(crate) fn stop(&self) {
         match &self.process {
-            Process::Here(child) => signal(child, "-STOP"),
+            Process::Here(process) => process.stop(),
             Process::Container(container) => docker::apart(container.pause()).expect("it freezes"),
         }
     }
@@ -150,7 +123,7 @@ impl RedisServer {
     /// Thaws.
     pub(crate) fn cont(&self) {
         match &self.process {
-            Process::Here(child) => signal(child, "-CONT"),
+            Process::Here(process) => process.cont(),
             Process::Container(container) => docker::apart(container.unpause()).expect("it thaws"),
         }
     }
@@ -158,16 +131,7 @@ impl RedisServer {
     /// Starts again on the same port, with whatever its arguments made it keep. Kills it first if it still runs.
     pub(crate) fn restart(&mut self) {
         match &mut self.process {
-            Process::Here(child) => {
-                if matches!(child.try_wait(), Ok(None)) {
-                    child.kill().expect("it was running");
-                    child.wait().expect("it can be waited for");
-                }
-                // Somebody's outgoing connection may hold the port for a moment.
-                let again = (0..100)
-                    .find_map(|_| launch(self.dir.path().as_os_str(), self.port, &self.arguments, &self.environment));
-                *child = again.expect("its own port is free again");
-            }
+            Process::Here(process) => process.restart(),
             Process::Container(container) => {
                 // It may be stopped already.
                 let _ = docker::apart(container.stop_with_timeout(Some(0)));
@@ -176,21 +140,6 @@ impl RedisServer {
                     std::thread::sleep(std::time::Duration::from_millis(10));
                 }
             }
-        }
-    }
-}
-
-fn signal(child: &Child, signal: &str) {
-    let done = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill(1)");
-    assert!(done.success(), "kill {signal}: {done}");
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        // A container goes with its handle. A process may be dead already.
-        if let Process::Here(child) = &mut self.process {
-            let _ = child.kill();
-            let _ = child.wait();
         }
     }
 }
@@ -237,36 +186,6 @@ impl Authority {
             .unwrap_or_else(|error| panic!("install openssl, 3 or newer (Debian: apt-get install openssl): {error}"));
         assert!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").port()
-}
-
-/// Starts one and waits until it accepts connections. `None`: it ended before.
-fn launch(dir: &OsStr, port: u16, arguments: &[String], environment: &[(String, String)]) -> Option<Child> {
-    let mut child = Command::new("redis-server")
-        .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--dir"])
-        .arg(dir)
-        .args(arguments)
-        .envs(environment.iter().cloned())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("install redis-server (Debian: apt-get install redis-server): {error}"));
-    let mut log = BufReader::new(child.stdout.take().expect("its output is ours"));
-    let mut line = String::new();
-    while log.read_line(&mut line).expect("its log") > 0 {
-        if line.contains("Ready to accept connections") {
-            // Reads on, so that a full pipe never stops it.
-            std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-            return Some(child);
-        }
-        line.clear();
-    }
-    child.wait().expect("it can be waited for");
-    None
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Room {
     }
 
     async fn with(rules: QueueRules) -> Self {
-        let server = TestServer::start().await;
+        let server = TestServer::start();
         let (time, metrics) = (FakeClock::at(START_MS), Arc::new(Metrics::new()));
         let clock = StoreClock::new(time.clone());
         // Nothing here is about being slow.

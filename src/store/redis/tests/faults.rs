@@ -17,7 +17,7 @@ use crate::{
 
 /// A store on a Redis of its own, in real time.
 async fn open() -> (TestServer, Arc<RedisStore>, Arc<Metrics>) {
-    let server = TestServer::start().await;
+    let server = TestServer::start();
     let metrics = Arc::new(Metrics::new());
     let store = RedisStore::connect(&server.config(), rules(), StoreClock::system(), metrics.clone()).await.unwrap();
     assert!(!store.is_degraded(), "a normal start is closed at once");
@@ -57,7 +57,7 @@ async fn a_killed_redis_fails_calls_at_once_and_is_found_again_when_it_comes_bac
     assert!(store.is_degraded() && store.lost_at().is_some());
     assert!(matches!(store.advance_admission(target()).await, Err(StoreError::Unavailable(_))), "the pump too");
     assert!(metrics.render().contains("virtual_queue_redis_breaker_open 1"));
-    server.restart().await;
+    server.restart();
     reaches(&store, State::Closed, SOON).await;
     assert!(metrics.render().contains("virtual_queue_redis_breaker_open 0"));
     let Ok(Some(Place::Waiting(position))) = enter(&store, 1).await else { panic!("it works again") };
@@ -180,14 +180,14 @@ async fn a_cut_connection_heals_by_itself() {
 
 #[tokio::test]
 async fn redis_may_be_away_at_the_start() {
-    let mut server = TestServer::start().await;
+    let mut server = TestServer::start();
     server.kill();
     let metrics = Arc::new(Metrics::new());
     let store = RedisStore::connect(&server.config(), rules(), StoreClock::system(), metrics).await.unwrap();
     let (answer, took) = timed(&store, 1).await;
     assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
     assert!(took < Duration::from_millis(100), "{took:?}");
-    server.restart().await;
+    server.restart();
     reaches(&store, State::Closed, SOON).await;
     assert!(enter(&store, 1).await.unwrap().is_some());
 }
@@ -245,7 +245,7 @@ const HOT: usize = 1;
 
 #[tokio::test]
 async fn a_hot_connection_that_leads_nowhere_is_replaced_though_redis_answers() {
-    let server = TestServer::start().await;
+    let server = TestServer::start();
     let proxy = Proxy::before(&server).await;
     let metrics = Arc::new(Metrics::new());
     let store = RedisStore::connect(&proxy.config, rules(), StoreClock::system(), metrics).await.unwrap();
@@ -259,7 +259,7 @@ async fn a_hot_connection_that_leads_nowhere_is_replaced_though_redis_answers() 
 
 #[tokio::test]
 async fn a_probe_that_leads_nowhere_finds_another_way() {
-    let server = TestServer::start().await;
+    let server = TestServer::start();
     let proxy = Proxy::before(&server).await;
     let metrics = Arc::new(Metrics::new());
     let store = RedisStore::connect(&proxy.config, rules(), StoreClock::system(), metrics).await.unwrap();

@@ -250,7 +250,7 @@ async fn settings_that_would_lose_places_are_pointed_out() {
     assert_eq!(warnings.len(), 2);
     assert!(warnings[0].contains("allkeys-lru") && warnings[1].contains("100 MB"), "{warnings:?}");
 
-    let closed = TestServer::start_with(&["--rename-command", "CONFIG", ""]).await;
+    let closed = TestServer::start_with(&["--rename-command", "CONFIG", ""]);
     let store = RedisStore::connect(&closed.config(), rules(), StoreClock::system(), room.metrics.clone()).await;
     let warnings = store.unwrap().server_warnings().await;
     assert!(warnings.len() == 2 && warnings.iter().all(|warning| warning.contains("does not tell")), "{warnings:?}");

@@ -17,7 +17,7 @@ const IDLE_MS: i64 = 1_800_000;
 
 impl Bare {
     async fn open() -> Self {
-        let server = TestServer::start().await;
+        let server = TestServer::start();
         let connection = server.connection().await;
         Self { _server: server, connection }
     }
