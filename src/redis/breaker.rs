@@ -68,7 +68,8 @@ impl Breaker {
         }
     }
 
-    /// When Redis was last lost, on [`StoreClock::monotonic`].
+    /// When Redis was last lost or found again, on [`StoreClock::monotonic`]: somebody else's last batch may have gone
+    /// at any time up to then, and a failover may have lost it.
     pub fn lost_at(&self) -> Option<Duration> {
         *self.lost_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,6 +118,10 @@ impl Breaker {
 
     /// Redis took the probe's write, begun when there were so many alarms; a later alarm is the newer news.
     pub(super) fn close(&self, alarms_before: u64) {
+        // Before the change, so that no tick comes in between.
+        if self.state() == State::Open {
+            self.note_lost();
+        }
         let was = self.change(|state| if self.alarms() == alarms_before { State::Closed } else { state });
         if was != State::Closed && self.alarms() == alarms_before {
             tracing::info!("redis answers");
@@ -153,10 +158,16 @@ mod tests {
     use super::*;
     use crate::clock::FakeClock;
 
-    fn breaker() -> Breaker {
-        let breaker = Breaker::new(StoreClock::new(FakeClock::at(5_000)), Arc::new(Metrics::new()));
+    fn breaker_and_clock() -> (Breaker, Arc<FakeClock>) {
+        let clock = FakeClock::at(5_000);
+        let breaker = Breaker::new(StoreClock::new(clock.clone()), Arc::new(Metrics::new()));
         breaker.close(0);
-        breaker
+        clock.advance(Duration::from_secs(2));
+        (breaker, clock)
+    }
+
+    fn breaker() -> Breaker {
+        breaker_and_clock().0
     }
 
     #[test]
@@ -165,9 +176,19 @@ mod tests {
         breaker.learn(&Failure::TimedOut);
         assert_eq!(breaker.state(), State::InDoubt);
         assert_eq!(breaker.check(), Ok(()));
-        assert_eq!(breaker.lost_at(), None);
         breaker.close(breaker.alarms());
         assert_eq!(breaker.state(), State::Closed);
+        assert_eq!(breaker.lost_at(), Some(Duration::from_secs(5)), "found at the start, and not lost since");
+    }
+
+    #[test]
+    fn what_counts_is_when_it_was_found_again() {
+        let (breaker, clock) = breaker_and_clock();
+        breaker.open("reset");
+        assert_eq!(breaker.lost_at(), Some(Duration::from_secs(7)));
+        clock.advance(Duration::from_secs(3));
+        breaker.close(breaker.alarms());
+        assert_eq!(breaker.lost_at(), Some(Duration::from_secs(10)));
     }
 
     #[test]
@@ -177,7 +198,7 @@ mod tests {
         breaker.learn(&Failure::TimedOut);
         assert_eq!(breaker.state(), State::Open);
         assert!(matches!(breaker.check(), Err(Failure::Away(_))));
-        assert_eq!(breaker.lost_at(), Some(Duration::from_secs(5)));
+        assert_eq!(breaker.lost_at(), Some(Duration::from_secs(7)));
     }
 
     #[test]

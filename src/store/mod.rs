@@ -93,7 +93,7 @@ pub trait VirtualQueueStore: Send + Sync {
     /// Whether the store is away at present, as far as is known without asking it.
     fn is_degraded(&self) -> bool;
 
-    /// When the connection was last lost, on [`crate::clock::StoreClock::monotonic`].
+    /// When the connection was last lost or found again, on [`crate::clock::StoreClock::monotonic`].
     fn lost_at(&self) -> Option<Duration>;
 }
 

@@ -47,14 +47,14 @@ const BUDGET: Duration = Duration::from_millis(400);
 async fn a_killed_redis_fails_calls_at_once_and_is_found_again_when_it_comes_back() {
     let (mut server, store, metrics) = open().await;
     assert!(enter(&store, 1).await.unwrap().is_some());
-    assert_eq!(store.lost_at(), None);
+    let found_at = store.lost_at();
     server.kill();
     for id in 2..=20 {
         let (answer, took) = timed(&store, id).await;
         assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
         assert!(took < BUDGET, "{took:?}");
     }
-    assert!(store.is_degraded() && store.lost_at().is_some());
+    assert!(store.is_degraded() && store.lost_at() > found_at);
     assert!(matches!(store.advance_admission(target()).await, Err(StoreError::Unavailable(_))), "the pump too");
     assert!(metrics.render().contains("virtual_queue_redis_breaker_open 1"));
     server.restart();
@@ -68,9 +68,10 @@ async fn a_killed_redis_fails_calls_at_once_and_is_found_again_when_it_comes_bac
 #[tokio::test]
 async fn a_killed_redis_is_noticed_though_nobody_calls() {
     let (mut server, store, _) = open().await;
+    let found_at = store.lost_at();
     server.kill();
     reaches(&store, State::Open, Duration::from_millis(500)).await;
-    assert!(store.lost_at().is_some());
+    assert!(store.lost_at() > found_at);
 }
 
 #[tokio::test]
@@ -113,6 +114,7 @@ async fn a_frozen_redis_times_out_until_a_probe_fails_and_is_away_from_then_on()
 #[tokio::test]
 async fn a_stall_of_400_ms_opens_nothing() {
     let (server, store, metrics) = open().await;
+    let found_at = store.lost_at();
     enter(&store, 1).await.unwrap();
     for round in 0..3 {
         let mut redis = server.connection().await;
@@ -131,7 +133,7 @@ async fn a_stall_of_400_ms_opens_nothing() {
         }
         stall.await.unwrap().unwrap();
     }
-    assert_eq!(store.lost_at(), None);
+    assert_eq!(store.lost_at(), found_at);
     assert!(metrics.render().contains("virtual_queue_redis_breaker_open 0"));
 }
 
@@ -169,11 +171,11 @@ async fn a_read_only_redis_counts_as_away() {
 async fn a_cut_connection_heals_by_itself() {
     let (server, store, _) = open().await;
     enter(&store, 1).await.unwrap();
-    let mut redis = server.connection().await;
+    let (mut redis, found_at) = (server.connection().await, store.lost_at());
     ::redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec_async(&mut redis).await.unwrap();
     reaches(&store, State::Open, SOON).await;
     reaches(&store, State::Closed, SOON).await;
-    assert!(store.lost_at().is_some());
+    assert!(store.lost_at() > found_at);
     assert!(enter(&store, 1).await.unwrap().is_some());
     store.stats(target()).await.unwrap();
 }
@@ -250,11 +252,12 @@ async fn a_hot_connection_that_leads_nowhere_is_replaced_though_redis_answers() 
     let metrics = Arc::new(Metrics::new());
     let store = RedisStore::connect(&proxy.config, rules(), StoreClock::system(), metrics).await.unwrap();
     enter(&store, 1).await.unwrap();
+    let found_at = store.lost_at();
     proxy.hold(HOT);
     assert_eq!(enter(&store, 1).await, Err(StoreError::TimedOut));
     reaches(&store, State::Closed, SOON).await;
     assert!(enter(&store, 1).await.unwrap().is_some());
-    assert!(store.lost_at().is_some(), "a connection was lost, and with it perhaps an answer");
+    assert!(store.lost_at() > found_at, "a connection was lost, and with it perhaps an answer");
 }
 
 #[tokio::test]
