@@ -158,7 +158,7 @@ async fn a_redis_that_cannot_be_trusted_or_does_not_trust_us_counts_as_away_and_
 #[tokio::test]
 async fn a_right_that_is_missing_is_named_in_the_log_and_blocks_nobody() {
     let user = documented_user();
-    for (less, why) in [("+set", "'set'"), ("+script|load", "'script|load'"), ("+zadd", "something unexpected")] {
+    for (less, why) in [("+set", "'set'"), ("+script|load", "'script|load'"), ("+hincrby", "something unexpected")] {
         let redis = RedisServer::start_with(&arguments_without(&user, less));
         let server = Server::serve_at(&redis.url_of(&format!("virtual-queue:{PASSWORD}@")), &[]);
         let reply = server.enter(DROP, 7).await;
