@@ -254,9 +254,9 @@ async fn stores(config: &Config, clock: &StoreClock, metrics: &Arc<Metrics>) -> 
                 }
             }
             Ok(Stores {
-                flags: Arc::new(RedisFlagSource::new(store.client().clone(), store.pool().clone(), AUDIT_KEPT)),
+                flags: Arc::new(RedisFlagSource::new(store.masters().clone(), AUDIT_KEPT)),
                 stock: Arc::new(RedisStockGate::new(
-                    store.pool().clone(),
+                    store.masters().clone(),
                     clock.clone(),
                     Duration::from_millis(config.redis.command_timeout_ms),
                 )),

@@ -4,7 +4,10 @@
 //! Counters are each replica's own (aggregate with sum); the gauges of a target are read from the store and the same
 //! everywhere (aggregate with max).
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use prometheus::{
     GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
@@ -147,6 +150,8 @@ pub struct Metrics {
     script_seconds: HistogramVec,
     batch_people: HistogramVec,
     breaker_open: IntGauge,
+    /// How many are: in a Cluster each master has one.
+    breakers_open: Mutex<i64>,
     tick_late_seconds: Histogram,
     tick_errors: IntCounterVec,
     pump_restarts: IntCounterVec,
@@ -249,8 +254,12 @@ impl Metrics {
             )?,
             breaker_open: add(
                 registry,
-                IntGauge::new("virtual_queue_redis_breaker_open", "1 while the store counts as away, else 0.")?,
+                IntGauge::new(
+                    "virtual_queue_redis_breaker_open",
+                    "Whether a master of the store counts as away: 1 or 0.",
+                )?,
             )?,
+            breakers_open: Mutex::default(),
             tick_late_seconds: add(
                 registry,
                 Histogram::with_opts(
@@ -375,9 +384,20 @@ impl Metrics {
         self.batch_people.with_label_values(&[script]).observe(people as f64);
     }
 
-    /// The breaker opened or closed.
-    pub fn breaker(&self, open: bool) {
-        self.breaker_open.set(i64::from(open));
+    /// The breaker of a master opened.
+    pub fn breaker_opened(&self) {
+        self.breakers_changed(1);
+    }
+
+    /// The breaker of a master closed.
+    pub fn breaker_closed(&self) {
+        self.breakers_changed(-1);
+    }
+
+    fn breakers_changed(&self, by: i64) {
+        let mut open = self.breakers_open.lock().unwrap_or_else(PoisonError::into_inner);
+        *open += by;
+        self.breaker_open.set(i64::from(*open > 0));
     }
 
     /// A batch went this much after its earliest moment.

@@ -183,14 +183,6 @@ enum Looked {
 
 /// Lock, sweep, wait for the moment, admit. Whatever fails ends this tick and no other.
 async fn pump(target: QueueTarget, parts: &PumpParts) -> Result<Looked, StoreError> {
-    // A failover may have lost the last batch, which may have been another replica's: after losing the connection and
-    // finding it again the first one waits a whole tick of ours.
-    if let Some(lost_at) = parts.store.lost_at() {
-        let since = parts.clock.monotonic().saturating_sub(lost_at);
-        if since < parts.tick {
-            return Ok(Looked::NotNow { come_back_in: parts.tick - since });
-        }
-    }
     if let TickLock::HeldFor(rest) = parts.store.lock_tick(target, &parts.owner).await? {
         return Ok(Looked::NotNow { come_back_in: rest });
     }

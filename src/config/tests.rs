@@ -161,7 +161,7 @@ fn an_unknown_variable_is_a_mistake() {
         ("VQ_queue__tick_ms", "queue.tick_ms"),
         ("VQ_QUEUE", "queue"),
         ("VQ_TICK_MS", "tick_ms"),
-        ("VQ_REDIS__NODES", "redis.nodes"),
+        ("VQ_REDIS__HOSTS", "redis.hosts"),
         ("VQ_UPSTREAM__URI", "upstream.uri"),
         ("VQ_", ""),
     ] {
@@ -182,7 +182,7 @@ fn an_unknown_key_in_a_file_is_a_mistake() {
         ("[queues]", "queues"),
         ("[queues]\ntick_ms = 1", "queues.tick_ms"),
         ("[queue.tick_ms2]\na = 1", "queue.tick_ms2"),
-        ("[redis]\nsentinel_master = 'a'", "redis.sentinel_master"),
+        ("[redis]\nmaster = 'a'", "redis.master"),
     ] {
         let found = mistakes(toml, &[]);
         assert!(found.len() == 1 && found[0].starts_with(&format!("{key}: is not a setting")), "{toml}: {found:?}");
@@ -223,10 +223,26 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
         ("token.single_use = 1", "token.single_use: must be true or false, not 1"),
         ("redis.pool_size = 0", "redis.pool_size: must be from 1 to 1000, not 0"),
         ("redis.command_timeout_ms = 0", "redis.command_timeout_ms: must be from 1 to 60000, not 0"),
+        ("redis.mode = 'many'", "redis.mode: must be \"standalone\" or \"sentinel\" or \"cluster\", not \"many\""),
+        ("redis.mode = 'cluster'", "redis.nodes: must name some nodes with redis.mode = \"cluster\""),
         (
-            "redis.mode = 'cluster'",
-            "redis.mode: must be \"standalone\" (this version does not have the others yet), not \"cluster\"",
+            "redis.mode = 'cluster'\nredis.nodes = ['a:1']\nredis.url = 'redis://host/1'",
+            "redis.url: must name no database but 0 with redis.mode = \"cluster\"",
         ),
+        (
+            "redis.mode = 'cluster'\nredis.nodes = ['a:1']\nredis.sentinel_master = 'a'",
+            "redis.sentinel_master: means something only with redis.mode = \"sentinel\"",
+        ),
+        (
+            "redis.mode = 'sentinel'\nredis.sentinel_master = 'a'",
+            "redis.nodes: must name the sentinels with redis.mode = \"sentinel\"",
+        ),
+        (
+            "redis.mode = 'sentinel'\nredis.nodes = ['a:1']",
+            "redis.sentinel_master: must be set with redis.mode = \"sentinel\"",
+        ),
+        ("redis.nodes = ['a:1']", "redis.nodes: means something only with redis.mode = \"sentinel\" or \"cluster\""),
+        ("redis.nodes = ['a']", "redis.nodes: must be a list, each item \"host:port\", not of type array"),
         ("redis.on_failure = 'shut'", "redis.on_failure: must be \"open\" or \"throttle\" or \"closed\", not \"shut\""),
         (
             "redis.on_failure = 'throttle'",

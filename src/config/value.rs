@@ -161,13 +161,9 @@ impl<T: Value> Value for Vec<T> {
     }
 }
 
-/// Reads one of a few words. `later` are words that the design names and this version does not know yet.
-pub(super) fn one_of<T: Copy>(raw: &Raw, words: &[(&str, T)], later: &[&str]) -> Result<T, String> {
+/// Reads one of a few words.
+pub(super) fn one_of<T: Copy>(raw: &Raw, words: &[(&str, T)]) -> Result<T, String> {
     let known = || words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ");
     let text = raw.text().unwrap_or_default();
-    match words.iter().find(|(word, _)| *word == text) {
-        Some((_, value)) => Ok(*value),
-        None if later.contains(&text) => Err(format!("{} (this version does not have the others yet)", known())),
-        None => Err(known()),
-    }
+    words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(known)
 }

@@ -1,6 +1,6 @@
 //! The rule in Redis: shared by all replicas (DESIGN 7).
 //!
-//! Both keys are written by one script. They have no common hash tag, so this wants a Redis that is not a Cluster.
+//! Both keys are written by one script. In a Cluster they need a common hash tag for that, and there alone have one.
 
 use std::{
     collections::HashMap,
@@ -9,9 +9,8 @@ use std::{
 };
 
 use async_trait::async_trait;
-use bb8_redis::{RedisConnectionManager, bb8};
 use futures_util::StreamExt;
-use redis::{RedisError, Script, aio::MultiplexedConnection};
+use redis::{FromRedisValue, Script};
 use serde_json::Value;
 use tokio::{sync::Notify, time::timeout};
 
@@ -19,9 +18,12 @@ use super::{
     AuditEntry, FlagChange, FlagError, FlagRule, FlagSource, UnreadableRule,
     source::{AUDITED_BYTES, RESTORER, restored_because},
 };
+use crate::redis::{Call, Failure, Masters};
 
-const RULE_KEY: &str = "flags:virtual-queue.enabled";
-const AUDIT_KEY: &str = "flags:audit";
+/// The rule and the audit.
+const KEYS: [&str; 2] = ["flags:virtual-queue.enabled", "flags:audit"];
+/// In a Cluster.
+const KEYS_OF_ONE_SLOT: [&str; 2] = ["{flags}:virtual-queue.enabled", "{flags}:audit"];
 const CHANNEL: &str = "flags:changed";
 
 /// A call takes no longer, waiting for a connection included.
@@ -44,31 +46,24 @@ static RESTORE: LazyLock<Script> = LazyLock::new(|| {
 
 /// Keeps the rule in Redis.
 pub struct RedisFlagSource {
-    client: redis::Client,
-    pool: bb8::Pool<RedisConnectionManager>,
+    masters: Arc<Masters>,
+    keys: &'static [&'static str; 2],
     audit_kept: usize,
     /// The text last read and what it says: an unchanged one, and it may be long, is not read anew each second.
     last: Mutex<Option<(String, Arc<FlagRule>)>>,
 }
 
 impl RedisFlagSource {
-    /// Sends commands through `pool`, listens on a connection of its own from `client`, and keeps the newest
-    /// `audit_kept` changes ([`super::AUDIT_KEPT`]). The pool must test its connections (bb8's default): it does not
-    /// notice a broken one otherwise.
-    pub fn new(client: redis::Client, pool: bb8::Pool<RedisConnectionManager>, audit_kept: usize) -> Self {
-        Self { client, pool, audit_kept, last: Mutex::new(None) }
+    /// In the Redis of these masters. Listens on a connection of its own, and keeps the newest `audit_kept` changes
+    /// ([`super::AUDIT_KEPT`]).
+    pub fn new(masters: Arc<Masters>, audit_kept: usize) -> Self {
+        let keys = if masters.have_slots() { &KEYS_OF_ONE_SLOT } else { &KEYS };
+        Self { masters, keys, audit_kept, last: Mutex::new(None) }
     }
 
-    /// Runs one command on a pooled connection, in bounded time.
-    async fn command<T>(
-        &self,
-        run: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
-    ) -> Result<T, FlagError> {
-        limited(async {
-            let mut connection = self.pool.get().await.map_err(unavailable)?;
-            run(&mut connection).await.map_err(refused)
-        })
-        .await
+    /// Makes one call, in bounded time.
+    async fn call<T: FromRedisValue + Send + 'static>(&self, call: Call) -> Result<T, FlagError> {
+        self.masters.aside(self.keys[0], call, LIMIT).await.map_err(refused)
     }
 
     fn parse(&self, text: String) -> Result<Arc<FlagRule>, FlagError> {
@@ -88,10 +83,12 @@ async fn limited<T>(call: impl Future<Output = Result<T, FlagError>>) -> Result<
     timeout(LIMIT, call).await.unwrap_or_else(|_| Err(FlagError::Unavailable { cause: "no answer in time".to_owned() }))
 }
 
-fn refused(error: RedisError) -> FlagError {
-    match error.code() {
-        Some("WRONGTYPE") => UnreadableRule("its key holds something else than a string".to_owned()).into(),
-        _ => unavailable(error),
+fn refused(failure: Failure) -> FlagError {
+    match failure {
+        Failure::Broken(what) if what.contains("WRONGTYPE") => {
+            UnreadableRule("its key holds something else than a string".to_owned()).into()
+        }
+        _ => unavailable(failure),
     }
 }
 
@@ -102,26 +99,26 @@ fn unavailable(error: impl std::fmt::Display) -> FlagError {
 #[async_trait]
 impl FlagSource for RedisFlagSource {
     async fn read(&self) -> Result<Option<Arc<FlagRule>>, FlagError> {
-        let stored: Option<Vec<u8>> =
-            self.command(async |redis| redis::cmd("GET").arg(RULE_KEY).query_async(redis).await).await?;
+        let mut get = redis::cmd("GET");
+        get.arg(self.keys[0]);
+        let stored: Option<Vec<u8>> = self.call(Call::command(get)).await?;
         // Bytes that are no text are no JSON either, and are refused as such.
         stored.map(|bytes| self.parse(String::from_utf8_lossy(&bytes).into_owned())).transpose()
     }
 
     async fn put(&self, change: &FlagChange, who: &str, known: u64) -> Result<Arc<FlagRule>, FlagError> {
         let json = serde_json::to_string(change).expect("a change's keys are text and its values finite");
-        let mut call = PUT.key(RULE_KEY);
-        call.key(AUDIT_KEY).arg(json).arg(who).arg(&change.reason).arg(known);
-        call.arg(self.audit_kept).arg(AUDITED_BYTES).arg(CHANNEL);
-        let stored = self.command(async |redis| call.invoke_async(redis).await).await?;
+        let (known, kept) = (known.to_string(), self.audit_kept.to_string());
+        let args =
+            [json, who.to_owned(), change.reason.clone(), known, kept, AUDITED_BYTES.to_string(), CHANNEL.into()];
+        let stored = self.call(Call::script(&PUT, self.keys, &args)).await?;
         self.parse(stored)
     }
 
     async fn restore(&self, rule: &FlagRule) -> Result<Arc<FlagRule>, FlagError> {
-        let mut call = RESTORE.key(RULE_KEY);
-        call.key(AUDIT_KEY).arg(rule.to_stored()).arg(RESTORER).arg(restored_because(rule));
-        call.arg(self.audit_kept).arg(AUDITED_BYTES).arg(CHANNEL);
-        let stored = self.command(async |redis| call.invoke_async(redis).await).await?;
+        let (because, kept) = (restored_because(rule), self.audit_kept.to_string());
+        let args = [rule.to_stored(), RESTORER.into(), because, kept, AUDITED_BYTES.to_string(), CHANNEL.into()];
+        let stored = self.call(Call::script(&RESTORE, self.keys, &args)).await?;
         self.parse(stored)
     }
 
@@ -129,19 +126,16 @@ impl FlagSource for RedisFlagSource {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let entries: Vec<(String, HashMap<String, String>)> = self
-            .command(async |redis| {
-                let mut newest = redis::cmd("XREVRANGE");
-                newest.arg(AUDIT_KEY).arg("+").arg("-").arg("COUNT").arg(limit);
-                newest.query_async(redis).await
-            })
-            .await?;
+        let mut newest = redis::cmd("XREVRANGE");
+        newest.arg(self.keys[1]).arg("+").arg("-").arg("COUNT").arg(limit);
+        let entries: Vec<(String, HashMap<String, String>)> = self.call(Call::command(newest)).await?;
         Ok(entries.into_iter().map(|(_, fields)| audit_entry(fields)).collect())
     }
 
     async fn listen(&self, changed: &Notify) -> Result<(), FlagError> {
         let (mut asking, mut announced) = limited(async {
-            let mut subscription = self.client.get_async_pubsub().await.map_err(unavailable)?;
+            let client = self.masters.any_client().map_err(refused)?;
+            let mut subscription = client.get_async_pubsub().await.map_err(unavailable)?;
             subscription.subscribe(CHANNEL).await.map_err(unavailable)?;
             Ok(subscription.split())
         })

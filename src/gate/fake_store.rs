@@ -123,7 +123,10 @@ impl VirtualQueueStore for FakeStore {
     fn is_degraded(&self) -> bool {
         unreachable!("{NOT_ASKED}")
     }
-    fn lost_at(&self) -> Option<Duration> {
+    fn is_away(&self, _: QueueTarget) -> bool {
+        unreachable!("{NOT_ASKED}")
+    }
+    fn lost_at(&self, _: QueueTarget) -> Option<Duration> {
         unreachable!("{NOT_ASKED}")
     }
 }

@@ -41,7 +41,7 @@ pub struct Breaker {
 impl Breaker {
     /// A breaker that is open until the first probe succeeds.
     pub fn new(clock: StoreClock, metrics: Arc<Metrics>) -> Self {
-        metrics.breaker(true);
+        metrics.breaker_opened();
         Self {
             state: watch::Sender::new(State::Open),
             alarms: AtomicU64::new(0),
@@ -79,7 +79,7 @@ impl Breaker {
         match failure {
             Failure::Away(cause) => self.open(cause),
             Failure::TimedOut => self.doubt(),
-            Failure::Broken(_) => {}
+            Failure::Broken(_) | Failure::Moving(_) | Failure::JustLost(_) => {}
         }
     }
 
@@ -108,7 +108,34 @@ impl Breaker {
 
     /// A connection was lost while Redis itself seems to be there.
     pub(super) fn note_lost(&self) {
-        *self.lost_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clock.monotonic());
+        self.note_lost_after(Duration::ZERO);
+    }
+
+    fn note_lost_after(&self, later: Duration) {
+        let mut lost_at = self.lost_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *lost_at = (*lost_at).max(Some(self.clock.monotonic() + later));
+    }
+
+    /// Another server is the master once `replace` is done, and `ready` for calls or not. The one from before may still
+    /// take writes of processes that learn of it up to `noticed_within` later: if it was there to the end, ticks wait for
+    /// so long more.
+    pub(super) fn replaced(&self, ready: bool, noticed_within: Duration, replace: impl FnOnce()) {
+        // First of all: whoever finds the new one must find this, too.
+        self.note_lost_after(if self.state() == State::Open { Duration::ZERO } else { noticed_within });
+        replace();
+        self.alarms.fetch_add(1, Ordering::SeqCst);
+        self.change(|state| if ready { state } else { State::Open });
+        self.probe_now.notify_one();
+    }
+
+    /// How long it still is until the last loss is `quiet` ago; none where it is already.
+    pub(super) fn lost_within(&self, quiet: Duration) -> Option<Duration> {
+        (self.lost_at()? + quiet).checked_sub(self.clock.monotonic()).filter(|rest| !rest.is_zero())
+    }
+
+    /// There is something to probe.
+    pub(super) fn probe_soon(&self) {
+        self.probe_now.notify_one();
     }
 
     /// Reports so far, to be given to [`Self::close`].
@@ -146,17 +173,30 @@ impl Breaker {
             was = *state;
             *state = next(was);
             // In here, so that two changes at a time are counted in the order in which they happened.
-            self.metrics.breaker(*state == State::Open);
+            match (was == State::Open, *state == State::Open) {
+                (false, true) => self.metrics.breaker_opened(),
+                (true, false) => self.metrics.breaker_closed(),
+                (true, true) | (false, false) => {}
+            }
             *state != was
         });
         was
     }
 }
 
+impl Drop for Breaker {
+    fn drop(&mut self) {
+        // Of a master that is none any more nothing is known, and nothing need be.
+        if self.state() == State::Open {
+            self.metrics.breaker_closed();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::FakeClock;
+    use crate::{clock::FakeClock, redis::failure::Moving};
 
     fn breaker_and_clock() -> (Breaker, Arc<FakeClock>) {
         let clock = FakeClock::at(5_000);
@@ -211,9 +251,48 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_of_ours_changes_nothing() {
+    fn a_fault_of_ours_changes_nothing_nor_do_keys_on_their_way() {
         let breaker = breaker();
         breaker.learn(&Failure::Broken("WRONGTYPE".to_owned()));
-        assert_eq!(breaker.state(), State::Closed);
+        breaker.learn(&Failure::Moving(Moving::TryAgain));
+        assert_eq!((breaker.state(), breaker.lost_at()), (State::Closed, Some(Duration::from_secs(5))));
+    }
+
+    #[test]
+    fn another_master_is_lost_and_found_and_later_where_the_old_one_lives() {
+        let breaker = breaker();
+        breaker.replaced(true, Duration::from_secs(1), || ());
+        assert_eq!(breaker.state(), State::Closed, "nobody is without");
+        assert_eq!(breaker.lost_at(), Some(Duration::from_secs(6)), "others may tick at the old one for a second");
+        let before = breaker.alarms();
+        breaker.replaced(false, Duration::from_secs(1), || ());
+        breaker.close(before);
+        assert_eq!(breaker.state(), State::Open, "what the old one answers closes nothing");
+        breaker.replaced(true, Duration::from_secs(1), || ());
+        assert_eq!(breaker.state(), State::Open, "only the probe closes it");
+
+        let away = self::breaker();
+        away.open("reset");
+        away.replaced(true, Duration::from_secs(1), || ());
+        assert_eq!(away.lost_at(), Some(Duration::from_secs(5)), "it was away: nobody ticks there");
+        assert_eq!(away.lost_within(Duration::from_secs(2)), Some(Duration::from_secs(2)));
+        assert_eq!(away.lost_within(Duration::ZERO), None);
+    }
+
+    #[test]
+    fn the_gauge_is_1_while_any_master_is_away() {
+        let metrics = Arc::new(Metrics::new());
+        let clock = StoreClock::new(FakeClock::at(5_000));
+        let [one, two] = [(); 2].map(|()| Breaker::new(clock.clone(), metrics.clone()));
+        let shown = || metrics.render().contains("virtual_queue_redis_breaker_open 1");
+        one.close(0);
+        assert!(shown());
+        drop(two);
+        assert!(!shown(), "one that is no master any more does not count");
+        one.open("reset");
+        one.open("refused");
+        assert!(shown());
+        one.close(2);
+        assert!(!shown());
     }
 }

@@ -1,16 +1,38 @@
 //! What went wrong, sorted by what follows from it (DESIGN 5 "Failing well").
 
+use std::time::Duration;
+
 use ::redis::{ErrorKind, RedisError};
 
 /// Why Redis gave no answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// It is away, or takes no writes. The breaker is open.
+    #[error("{0}")]
     Away(String),
     /// It did not answer in time, which alone does not mean that it is away.
+    #[error("no answer in time")]
     TimedOut,
     /// It refused what we asked, or answered nonsense: a fault of ours.
+    #[error("{0}")]
     Broken(String),
+    /// The keys are on their way from one master of a Cluster to another: no outage, and soon over.
+    #[error("its keys are on their way to another master")]
+    Moving(Moving),
+    /// The call was not made because the master was lost too short a time ago: not before this has passed.
+    #[error("lost a moment ago")]
+    JustLost(Duration),
+}
+
+/// What a master of a Cluster says about keys it does not have, or not all of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Moving {
+    /// They are at this address from now on.
+    Moved(String),
+    /// They may be at this address already, just this once.
+    Ask(String),
+    /// Some are here and some are there.
+    TryAgain,
 }
 
 /// Error codes of a server that takes no writes at present.
@@ -41,10 +63,10 @@ impl Failure {
             _ if error.is_unrecoverable_error() => return Self::Away(text),
             _ => {}
         }
-        let codes: Vec<String> = match error.clone().into_server_errors() {
-            Some(errors) => errors.iter().map(|(_, error)| error.code().to_owned()).collect(),
-            None => Vec::new(),
-        };
+        if let Some(moving) = Moving::of(error) {
+            return Self::Moving(moving);
+        }
+        let codes = codes(error);
         // A script was running for too long: the answer would have come late.
         if codes.iter().any(|code| code == "BUSY") {
             return Self::TimedOut;
@@ -53,6 +75,28 @@ impl Failure {
         let away = |code: &&str| codes.iter().any(|own| own == *code) || text.contains(&format!("-{code} "));
         if AWAY_CODES.iter().any(away) { Self::Away(text) } else { Self::Broken(text) }
     }
+}
+
+impl Moving {
+    fn of(error: &RedisError) -> Option<Self> {
+        let errors = error.clone().into_server_errors()?;
+        errors.iter().find_map(|(_, error)| {
+            // `MOVED 3999 127.0.0.1:6381`
+            let address = || error.details()?.split_ascii_whitespace().nth(1).map(str::to_owned);
+            match error.code() {
+                "MOVED" => address().map(Self::Moved),
+                "ASK" => address().map(Self::Ask),
+                "TRYAGAIN" => Some(Self::TryAgain),
+                _ => None,
+            }
+        })
+    }
+}
+
+/// The codes of what a server refused, `NOSCRIPT` for instance; none where the error is no server's.
+pub(super) fn codes(error: &RedisError) -> Vec<String> {
+    let errors = error.clone().into_server_errors();
+    errors.map_or_else(Vec::new, |errors| errors.iter().map(|(_, error)| error.code().to_owned()).collect())
 }
 
 #[cfg(test)]
@@ -85,6 +129,17 @@ mod tests {
         for line in ["ERR user_script:3: bad argument", "WRONGTYPE Operation against a key", "NOSCRIPT No matching"] {
             assert!(matches!(Failure::of(&server(line)), Failure::Broken(_)), "{line}");
         }
+    }
+
+    #[test]
+    fn keys_on_their_way_are_no_outage() {
+        let moving = |line: &str| match Failure::of(&server(line)) {
+            Failure::Moving(moving) => moving,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(moving("MOVED 3999 127.0.0.1:6381"), Moving::Moved("127.0.0.1:6381".to_owned()));
+        assert_eq!(moving("ASK 3999 [::1]:6381"), Moving::Ask("[::1]:6381".to_owned()));
+        assert_eq!(moving("TRYAGAIN Multiple keys request during rehashing of slot"), Moving::TryAgain);
     }
 
     #[test]

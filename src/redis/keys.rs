@@ -41,14 +41,19 @@ impl TargetKeys {
     }
 }
 
+/// The hash tag of all keys of a target.
+pub fn tag(target: QueueTarget) -> String {
+    format!("{{{target}}}")
+}
+
 /// The tick lock of a target.
 pub fn tick_lock(target: QueueTarget) -> String {
     format!("queue:admission:{{{target}}}")
 }
 
-/// What the probe of this process writes.
-pub fn probe(instance: &str) -> String {
-    format!("queue:probe:{instance}")
+/// What a probe writes: of which process, and in a Cluster for which master.
+pub fn probe(whose: &str) -> String {
+    format!("queue:probe:{whose}")
 }
 
 #[cfg(test)]

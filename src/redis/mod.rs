@@ -1,15 +1,21 @@
-//! How Redis is spoken to: keys, scripts, group commit, connections, the breaker.
+//! How Redis is spoken to: keys, scripts, group commit, masters and who they are, connections, the breaker.
 //!
 //! Here: everything that would be the same for any use of Redis by a waiting room. Not here: what a reply means
 //! (see [`crate::store::redis`]), what happens to people while Redis is away (see [`crate::service`]).
 
 pub mod batch;
 pub mod breaker;
+mod call;
+mod cluster;
 pub mod connection;
 mod failure;
 pub mod keys;
+mod master;
+mod masters;
 mod probe;
 pub mod scripts;
+mod sentinel;
+mod slots;
 #[cfg(test)]
 #[path = "../../tests/support/redis_process.rs"]
 mod test_process;
@@ -17,5 +23,8 @@ mod test_process;
 pub(crate) mod test_server;
 mod tls;
 
-pub use failure::Failure;
+pub use call::Call;
+pub use failure::{Failure, Moving};
+pub use master::Master;
+pub use masters::Masters;
 pub use tls::BadTls;

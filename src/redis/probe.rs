@@ -13,9 +13,10 @@ use tokio::time::timeout;
 
 use super::{
     breaker::{Breaker, State},
-    connection::Master,
+    connection::Link,
     failure::Failure,
     keys,
+    master::Master,
 };
 
 /// How long a probe's write may take.
@@ -27,12 +28,17 @@ const PACE_TROUBLED: Duration = Duration::from_millis(250);
 /// How long the key that a probe writes stays.
 const KEPT_MS: u64 = 10_000;
 
+/// How many slots a probe tries that are on their way to another master.
+const TRIES: usize = 3;
+
 /// The probe of a master, on a connection of its own.
 pub(super) struct Probe {
     master: Weak<Master>,
     breaker: Arc<Breaker>,
-    key: String,
-    connection: Option<MultiplexedConnection>,
+    instance: String,
+    connection: Option<(Arc<Link>, MultiplexedConnection)>,
+    /// In a Cluster: what makes the key one of the master's, while it is.
+    tag: Option<String>,
 }
 
 impl Probe {
@@ -40,8 +46,9 @@ impl Probe {
         Self {
             master: Arc::downgrade(master),
             breaker: master.breaker().clone(),
-            key: keys::probe(&format!("{:016x}", rand::random::<u64>())),
+            instance: format!("{:016x}", rand::random::<u64>()),
             connection: None,
+            tag: None,
         }
     }
 
@@ -56,22 +63,32 @@ impl Probe {
         }
     }
 
-    async fn round(&mut self, master: &Master) {
+    async fn round(&mut self, master: &Arc<Master>) {
         let alarms_before = self.breaker.alarms();
+        // No link: nobody knows yet where the master is, and the breaker has never been closed.
+        let Ok(link) = master.link() else { return };
         let was_open = self.breaker.state() == State::Open;
-        let (written, hot_answers) = tokio::join!(self.write(master), master.hot_answers(LIMIT));
-        if let Err(failure) = written {
-            // A connection that was slow once may be one that leads nowhere.
-            self.connection = None;
-            self.breaker.open(&cause(&failure));
-            return;
+        let (written, hot_answers) = tokio::join!(self.write(master, &link), link.hot_answers(LIMIT));
+        match written {
+            Ok(()) => {}
+            // It answers, but has nothing of its own to write to: no news of whether it takes writes.
+            Err(Failure::Moving(_)) => return,
+            Err(_) if !master.is_current(&link) => return,
+            Err(failure) => {
+                // A connection that was slow once may be one that leads nowhere.
+                self.connection = None;
+                tracing::debug!(%failure, "a probe failed");
+                self.breaker.open(&cause(&failure));
+                return;
+            }
         }
         // One that was in use when the breaker opened may still have answers to come that nobody waits for.
         if was_open || !hot_answers {
             if !was_open {
                 self.breaker.note_lost();
             }
-            if let Err(failure) = master.replace_hot().await {
+            if let Err(failure) = link.replace_hot(master.setup()).await {
+                tracing::debug!(%failure, "people's calls could not be given a connection");
                 self.breaker.open(&cause(&failure));
                 return;
             }
@@ -79,36 +96,62 @@ impl Probe {
         self.breaker.close(alarms_before);
     }
 
-    async fn write(&mut self, master: &Master) -> Result<(), Failure> {
+    async fn write(&mut self, master: &Arc<Master>, link: &Arc<Link>) -> Result<(), Failure> {
         let mut connection = match &self.connection {
-            Some(connection) => connection.clone(),
-            None => {
-                let made = timeout(master.connect_limit(), self.connect(master.client())).await;
+            Some((of, connection)) if Arc::ptr_eq(of, link) => connection.clone(),
+            _ => {
+                let made = timeout(master.setup().connect_limit, self.connect(link.client(), link)).await;
                 let made = made.map_err(|_| Failure::TimedOut)?.map_err(|error| Failure::of(&error))?;
-                self.connection.insert(made).clone()
+                self.connection.insert((link.clone(), made)).1.clone()
             }
         };
-        let mut set = ::redis::cmd("SET");
-        set.arg(&self.key).arg(1).arg("PX").arg(KEPT_MS);
-        match timeout(LIMIT, set.exec_async(&mut connection)).await {
-            Ok(result) => result.map_err(|error| Failure::of(&error)),
-            Err(_) => Err(Failure::TimedOut),
+        let mut tries = 0;
+        loop {
+            let write = self.command(master);
+            let written = match timeout(LIMIT, write.exec_async(&mut connection)).await {
+                Ok(result) => result.map_err(|error| Failure::of(&error)),
+                Err(_) => Err(Failure::TimedOut),
+            };
+            tries += 1;
+            match written {
+                Err(Failure::Moving(_)) if tries < TRIES => self.tag = None,
+                other => return other,
+            }
         }
+    }
+
+    /// A write that shows that the master takes writes; a PING where nothing belongs to it.
+    fn command(&mut self, master: &Master) -> ::redis::Cmd {
+        let owned = master.owned();
+        if owned.is_nothing() {
+            return ::redis::cmd("PING");
+        }
+        if self.tag.is_none() {
+            self.tag = owned.a_tag();
+        }
+        let tag = self.tag.as_deref().unwrap_or_default();
+        let mut set = ::redis::cmd("SET");
+        set.arg(keys::probe(&format!("{tag}{}", self.instance))).arg(1).arg("PX").arg(KEPT_MS);
+        set
     }
 
     /// RESP3, because there the client tells at once when the connection is cut: so a restart of Redis is noticed
     /// even if nobody calls.
-    async fn connect(&self, client: &Client) -> Result<MultiplexedConnection, RedisError> {
+    async fn connect(&self, client: &Client, link: &Arc<Link>) -> Result<MultiplexedConnection, RedisError> {
         let info = client.get_connection_info().clone();
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let client = Client::open(info.set_redis_settings(settings))?;
-        let breaker = self.breaker.clone();
+        let (master, of) = (self.master.clone(), Arc::downgrade(link));
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None)
             .set_push_sender(move |push: PushInfo| -> Result<(), SendError> {
-                if push.kind == PushKind::Disconnection {
-                    breaker.open("the connection was cut");
+                // The end of the way to a server that is the master no more is no news.
+                if push.kind == PushKind::Disconnection
+                    && let (Some(master), Some(link)) = (master.upgrade(), of.upgrade())
+                    && master.is_current(&link)
+                {
+                    master.breaker().open("the connection was cut");
                 }
                 Ok(())
             });
@@ -118,7 +161,7 @@ impl Probe {
 
 fn cause(failure: &Failure) -> String {
     match failure {
-        Failure::Away(cause) | Failure::Broken(cause) => cause.clone(),
         Failure::TimedOut => "no answer to a probe".to_owned(),
+        other => other.to_string(),
     }
 }

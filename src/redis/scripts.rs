@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use super::call::Call;
+
 /// How many arguments a script takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Args {
@@ -35,8 +37,8 @@ impl Script {
         self.source
     }
 
-    /// An invocation with these keys and arguments, counted as the script itself will count them.
-    pub(super) fn prepare<K: AsRef<str>>(&self, keys: &[K], args: &[String]) -> ::redis::ScriptInvocation<'_> {
+    /// A call with these keys and arguments, counted as the script itself will count them.
+    pub(super) fn call<K: AsRef<str>>(&'static self, keys: &[K], args: &[String]) -> Call {
         debug_assert!(
             match self.args {
                 Args::Exactly(count) => args.len() == count,
@@ -47,14 +49,7 @@ impl Script {
             self.args,
             args.len()
         );
-        let mut invocation = self.script.prepare_invoke();
-        for key in keys {
-            invocation.key(key.as_ref());
-        }
-        for arg in args {
-            invocation.arg(arg);
-        }
-        invocation
+        Call::script(&self.script, keys, args)
     }
 }
 

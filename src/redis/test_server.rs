@@ -1,12 +1,16 @@
 //! A real `redis-server` for one test: on a free port, gone with the test.
 
-use bb8_redis::{RedisConnectionManager, bb8};
+use std::sync::Arc;
 
 use super::{
-    connection::Pool,
+    Masters,
     test_process::{RedisProcess, free_port},
 };
-use crate::config::{OnFailure, RedisConfig, RedisMode, RedisTls};
+use crate::{
+    clock::StoreClock,
+    config::{OnFailure, RedisConfig, RedisMode, RedisTls},
+    metrics::Metrics,
+};
 
 /// A running server, and how tests reach it.
 pub(crate) struct TestServer(RedisProcess);
@@ -37,10 +41,9 @@ impl TestServer {
         ::redis::Client::open(url(self.0.port())).unwrap()
     }
 
-    /// A pool, as a replica has one.
-    pub(crate) async fn pool(&self) -> Pool {
-        let manager = RedisConnectionManager::new(url(self.0.port())).unwrap();
-        bb8::Pool::builder().max_size(4).build(manager).await.unwrap()
+    /// The masters, as a replica has them: one.
+    pub(crate) async fn masters(&self) -> Arc<Masters> {
+        Masters::connect(&self.config(), StoreClock::system(), Arc::new(Metrics::new())).await.unwrap()
     }
 
     /// A connection of the test's own.
@@ -86,6 +89,8 @@ fn config(port: u16) -> RedisConfig {
         connect_timeout_ms: 500,
         command_timeout_ms: 200,
         mode: RedisMode::Standalone,
+        nodes: Vec::new(),
+        sentinel_master: None,
         on_failure: OnFailure::Open,
         replicas: None,
     }

@@ -17,6 +17,11 @@ impl ActiveTargets {
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&target)
     }
 
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len() as u64
+    }
+
     /// One more.
     pub fn add(&self, target: QueueTarget) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(target);

@@ -86,10 +86,16 @@ impl LetThrough {
         }
     }
 
-    /// Everybody, who are then forgotten here.
-    pub(super) fn take(&self) -> HashMap<QueueTarget, Vec<(UserId, u64)>> {
-        let people = std::mem::take(&mut *self.lock());
-        people.targets.into_iter().map(|(target, those)| (target, those.into_iter().collect())).collect()
+    /// Everybody of these targets, who are then forgotten here.
+    pub(super) fn take(&self, which: impl Fn(QueueTarget) -> bool) -> HashMap<QueueTarget, Vec<(UserId, u64)>> {
+        let mut people = self.lock();
+        let taken: HashMap<_, Vec<_>> = people
+            .targets
+            .extract_if(|target, _| which(*target))
+            .map(|(target, those)| (target, those.into_iter().collect()))
+            .collect();
+        people.count -= taken.values().map(Vec::len).sum::<usize>();
+        taken
     }
 
     /// What could not be handed over; passes given meanwhile are newer.
@@ -161,8 +167,10 @@ mod tests {
         through.forget(target(1), user(1));
         through.forget(target(1), user(1));
         assert_eq!(through.pass_narrow(target(1), true, user(2), (300, 0), || true), REMEMBERED);
-        assert_eq!(through.take().len(), 2);
-        assert_eq!(through.take().len(), 0);
+        assert_eq!(through.take(|of| of == target(2)).len(), 1);
+        assert_eq!(through.pass(target(2), true, user(1), 300, 0), REMEMBERED, "there is room again");
+        assert_eq!(through.take(|_| true).len(), 2);
+        assert_eq!(through.take(|_| true).len(), 0);
     }
 
     #[test]
@@ -179,11 +187,11 @@ mod tests {
     fn what_is_put_back_does_not_hide_a_newer_pass() {
         let through = LetThrough::new(100, 3);
         through.pass(target(1), true, user(1), 300, 0);
-        let taken = through.take();
+        let taken = through.take(|_| true);
         through.pass(target(1), true, user(1), 360, 60);
         through.put_back(target(1), &taken[&target(1)]);
         through.put_back(target(1), &[(user(2), 300)]);
-        let mut all = through.take().remove(&target(1)).unwrap();
+        let mut all = through.take(|_| true).remove(&target(1)).unwrap();
         all.sort_unstable_by_key(|(user, _)| user.get());
         assert_eq!(all, [(user(1), 360), (user(2), 300)]);
     }

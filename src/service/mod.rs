@@ -175,7 +175,7 @@ impl VirtualQueueService {
         })
     }
 
-    /// Whether the store counts as away.
+    /// Whether the store, or a part of it, counts as away.
     pub fn is_degraded(&self) -> bool {
         self.parts.store.is_degraded()
     }
@@ -206,7 +206,14 @@ impl VirtualQueueService {
             return Ok(true);
         }
         let limit = (!self.parts.flags.names(target)).then_some(self.max_active_targets);
-        let has_room = self.parts.store.register_active(target, limit).await?;
+        let has_room = match self.parts.store.register_active(target, limit).await {
+            // Only the part of the store that has the list is away: that is no reason not to queue here. The list gets
+            // the target when it is back, because it was served.
+            Err(StoreError::Unavailable(_)) if !self.parts.store.is_away(target) => {
+                limit.is_none_or(|limit| self.active.count() < limit)
+            }
+            answer => answer?,
+        };
         if has_room {
             self.active.add(target);
         }

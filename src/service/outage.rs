@@ -85,7 +85,7 @@ impl VirtualQueueService {
             Door::Throttled(throttle) => {
                 let now = self.parts.clock.monotonic();
                 // The last batch may have gone just before the store was lost, so the first share waits a tick.
-                let lost_at = self.parts.store.lost_at().unwrap_or_default().max(self.outage.began);
+                let lost_at = self.parts.store.lost_at(target).unwrap_or_default().max(self.outage.began);
                 let slot = || now >= lost_at + self.outage.tick && throttle.take_slot(target, now);
                 let_through.pass_narrow(target, known, user, (expires_at, now_s), slot)
             }
@@ -106,16 +106,15 @@ impl VirtualQueueService {
 
     /// Lets the store take over whom this replica let through without it.
     pub(super) async fn hand_over_let_through(&self) {
-        // Known without asking: then nothing need be taken out and put back.
-        if self.is_degraded() {
-            return;
-        }
-        if let Door::Throttled(throttle) = &self.outage.door {
+        if !self.is_degraded()
+            && let Door::Throttled(throttle) = &self.outage.door
+        {
             throttle.retain(|target| self.active.contains(target));
         }
         let let_through = &self.outage.let_through;
         let (mut people, mut failed) = (0, None);
-        for (target, those) in let_through.take() {
+        // Known without asking: then nothing need be taken out and put back.
+        for (target, those) in let_through.take(|target| !self.parts.store.is_away(target)) {
             for chunk in those.chunks(MOST_ADOPTED_A_CALL) {
                 if failed.is_none() {
                     match self.parts.store.adopt(target, chunk).await {

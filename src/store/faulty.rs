@@ -113,7 +113,10 @@ impl VirtualQueueStore for FaultyStore {
     fn is_degraded(&self) -> bool {
         matches!(*self.mood.lock().unwrap(), Mood::Fail(StoreError::Unavailable(_)))
     }
-    fn lost_at(&self) -> Option<Duration> {
-        self.inner.lost_at()
+    fn is_away(&self, _: QueueTarget) -> bool {
+        self.is_degraded()
+    }
+    fn lost_at(&self, target: QueueTarget) -> Option<Duration> {
+        self.inner.lost_at(target)
     }
 }

@@ -66,7 +66,8 @@ pub trait VirtualQueueStore: Send + Sync {
     /// Removes who fell silent, and counts passes that ended: at most 250 of each a call.
     async fn sweep_stale(&self, target: QueueTarget) -> Result<Sweep, StoreError>;
 
-    /// Moves the mark by one batch of people, if one is due.
+    /// Moves the mark by one batch of people, if one is due. Not sooner than a tick after the store was lost, on our own
+    /// monotonic clock: a failover may have lost the last batch.
     async fn advance_admission(&self, target: QueueTarget) -> Result<Tick, StoreError>;
 
     /// What the pumps look after. Also puts back what this replica served since the last call.
@@ -90,11 +91,14 @@ pub trait VirtualQueueStore: Send + Sync {
         Ok(())
     }
 
-    /// Whether the store is away at present, as far as is known without asking it.
+    /// Whether the store, or a part of it, is away at present, as far as is known without asking it.
     fn is_degraded(&self) -> bool;
 
-    /// When the connection was last lost or found again, on [`crate::clock::StoreClock::monotonic`].
-    fn lost_at(&self) -> Option<Duration>;
+    /// Whether the part of it that has this target is.
+    fn is_away(&self, target: QueueTarget) -> bool;
+
+    /// When the connection to that part was last lost or found again, on [`crate::clock::StoreClock::monotonic`].
+    fn lost_at(&self, target: QueueTarget) -> Option<Duration>;
 }
 
 /// How many people [`VirtualQueueStore::adopt`] takes over at a time: a script that runs longer holds everybody up.

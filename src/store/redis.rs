@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use ::redis::cmd;
 use async_trait::async_trait;
 
 use self::{
@@ -37,9 +38,9 @@ use crate::{
     domain::{QueueStats, QueueTarget, UserId},
     metrics::{Metrics, TokenEvent},
     redis::{
-        Failure,
+        Call, Failure, Masters,
         batch::Batcher,
-        connection::{BadUrl, Master, Pool},
+        connection::BadUrl,
         keys::{self, TargetKeys},
         scripts,
     },
@@ -59,8 +60,8 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// A store on the Redis at `config.url`, whose calls run on the calling runtime. Redis may be away: then it is
-    /// connected to when it comes.
+    /// A store on the Redis of this configuration, whose calls run on the calling runtime. Redis may be away: then it
+    /// is connected to when it comes.
     ///
     /// # Errors
     /// [`BadUrl`].
@@ -94,9 +95,9 @@ impl RedisStore {
         metrics: Arc<Metrics>,
         test_time: Option<Arc<dyn Clock>>,
     ) -> Result<Arc<Self>, BadUrl> {
-        let master = Master::connect(config, clock.clone(), metrics.clone()).await?;
-        let (limit, runtime) = (master.call_limit(), master.runtime().clone());
-        let shared = Arc::new(Shared::new(master, rules, clock, metrics, test_time));
+        let masters = Masters::connect(config, clock.clone(), metrics.clone()).await?;
+        let (limit, runtime) = (masters.call_limit(), masters.runtime().clone());
+        let shared = Arc::new(Shared::new(masters, rules, clock, metrics, test_time));
         let batcher =
             |script, absent| Batcher::new(Visit { shared: shared.clone(), script, absent }, limit, runtime.clone());
         Ok(Arc::new(Self {
@@ -109,26 +110,28 @@ impl RedisStore {
         }))
     }
 
-    /// The pool, for flags and the demo shop. Use it on the runtime that called [`Self::connect`].
-    pub fn pool(&self) -> &Pool {
-        self.shared.master.pool()
-    }
-
-    /// The client, for connections of one's own.
-    pub fn client(&self) -> &::redis::Client {
-        self.shared.master.client()
+    /// The masters, for flags and the demo shop.
+    pub fn masters(&self) -> &Arc<Masters> {
+        &self.shared.masters
     }
 
     /// What about the server's settings may hurt during a sale, in words for the operator.
     pub async fn server_warnings(&self) -> Vec<String> {
-        server::warnings(&self.shared.master).await
+        server::warnings(&self.shared.masters).await
+    }
+
+    async fn exists(&self, key: &str) -> Result<bool, StoreError> {
+        let mut exists = cmd("EXISTS");
+        exists.arg(key);
+        Ok(self.shared.masters.pooled(key, Call::command(exists)).await?)
     }
 
     /// Writes back what the store has lost of an operator's settings.
     async fn restore_settings(&self, target: QueueTarget, lost: Settings) -> Result<(), Failure> {
         let (keys, version) = (TargetKeys::of(target), lost.version());
         let script = &scripts::SETTINGS_RESTORE;
-        let (reply, _) = self.shared.master.run_pooled(script, &[keys.settings()], &lost.into_args()).await?;
+        let (reply, _) =
+            self.shared.masters.run_pooled(script, &[keys.settings()], &lost.into_args(), Duration::ZERO).await?;
         if reply == [1] {
             tracing::warn!(%target, version, "redis had lost the settings of this target; they are back");
         }
@@ -141,11 +144,11 @@ impl RedisStore {
         target: QueueTarget,
         user: UserId,
     ) -> Result<Option<Place>, StoreError> {
-        let breaker = self.shared.master.breaker();
-        breaker.check()?;
+        let master = self.shared.masters.of(&keys::tag(target))?;
+        master.breaker().check()?;
         let answer = batcher.ask(target, user).await;
         if answer == Err(Failure::TimedOut) {
-            breaker.doubt();
+            master.breaker().doubt();
         }
         Ok(answer?)
     }
@@ -155,7 +158,8 @@ impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Away(cause) => Self::Unavailable(cause),
-            Failure::TimedOut => Self::TimedOut,
+            // Keys on their way are there in a moment: worth asking again, and no outage.
+            Failure::TimedOut | Failure::Moving(_) | Failure::JustLost(_) => Self::TimedOut,
             Failure::Broken(what) => Self::Broken(what),
         }
     }
@@ -227,28 +231,25 @@ impl VirtualQueueStore for RedisStore {
     }
 
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
-        let (key, me, lock_ms) = (keys::tick_lock(target), owner.to_owned(), self.shared.rules.lock_ms());
-        let settings = TargetKeys::of(target).settings().to_owned();
-        let asked = self.shared.master.pooled(move |mut connection| async move {
-            let mut lock = ::redis::pipe();
-            lock.cmd("SET").arg(&key).arg(&me).arg("NX").arg("PX").arg(lock_ms).ignore();
-            lock.cmd("GET").arg(&key).cmd("PTTL").arg(&key).cmd("HGETALL").arg(&settings);
-            let (holder, ttl_ms, stored): (Option<String>, i64, Fields) = lock.query_async(&mut connection).await?;
-            Ok((holder.as_deref() == Some(&me), ttl_ms, stored))
-        });
-        let (ours, ttl_ms, stored) = asked.await?;
+        let (key, keys) = (keys::tick_lock(target), TargetKeys::of(target));
+        let (mut lock, mut holder, mut rest, mut settings) = (cmd("SET"), cmd("GET"), cmd("PTTL"), cmd("HGETALL"));
+        lock.arg(&key).arg(owner).arg("NX").arg("PX").arg(self.shared.rules.lock_ms());
+        holder.arg(&key);
+        rest.arg(&key);
+        settings.arg(keys.settings());
+        let look = Call::commands(vec![lock, holder, rest, settings]);
+        let (_, holder, ttl_ms, stored): (Option<String>, Option<String>, i64, Fields) =
+            self.shared.masters.pooled(&key, look).await?;
+        let ours = holder.as_deref() == Some(owner);
         if let Some(lost) = self.settings.saw(target, stored) {
             self.restore_settings(target, lost).await?;
         }
         if !ours && ttl_ms > LONGEST_LOCK_MS {
             // Nobody takes it for so long: the clock went back, or a failover led to one that is behind. Its holder may be
             // gone, and it is an economy only, so nobody waits for it.
-            let key = keys::tick_lock(target);
-            let removed = self
-                .shared
-                .master
-                .pooled(|mut connection| async move { ::redis::cmd("DEL").arg(key).exec_async(&mut connection).await });
-            removed.await?;
+            let mut remove = cmd("DEL");
+            remove.arg(&key);
+            let () = self.shared.masters.pooled(&key, Call::command(remove)).await?;
             return Ok(TickLock::HeldFor(Duration::from_millis(1)));
         }
         // It may have ended between the commands: then it is worth trying again right away.
@@ -262,7 +263,12 @@ impl VirtualQueueStore for RedisStore {
     }
 
     async fn advance_admission(&self, target: QueueTarget) -> Result<Tick, StoreError> {
-        self.shared.pooled(&scripts::ADMIT, target, [], reply::tick).await
+        // A failover may have lost the last batch: after losing the master the first one waits a whole tick of ours.
+        let tick = Duration::from_millis(self.shared.rules.pacing.tick_ms);
+        match self.shared.pooled_after(tick, &scripts::ADMIT, target, [], reply::tick).await {
+            Err(Failure::JustLost(rest)) => Ok(Tick::NotYet(rest)),
+            answer => Ok(answer?),
+        }
     }
 
     async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError> {
@@ -273,10 +279,10 @@ impl VirtualQueueStore for RedisStore {
             self.shared.note_served(served);
             return Err(error);
         }
-        let read = self.shared.master.pooled(|mut connection| async move {
-            ::redis::cmd("SMEMBERS").arg(keys::ACTIVE).query_async::<Vec<String>>(&mut connection).await
-        });
-        let targets = read.await?.into_iter().filter_map(|member| {
+        let mut read = cmd("SMEMBERS");
+        read.arg(keys::ACTIVE);
+        let members: Vec<String> = self.shared.masters.pooled(keys::ACTIVE, Call::command(read)).await?;
+        let targets = members.into_iter().filter_map(|member| {
             let target = QueueTarget::from_label(&member);
             if target.is_err() && !self.malformed_logged.swap(true, Ordering::Relaxed) {
                 tracing::warn!(member, "not a target in queue:active, ignored; further ones are not logged");
@@ -290,16 +296,16 @@ impl VirtualQueueStore for RedisStore {
         if let Some(limit) = limit {
             // A buyer waits for it: on the connection of people's calls.
             let args = [target.to_string(), limit.to_string()];
-            let (reply, _) = self.shared.master.run_hot(&scripts::REGISTER, &[keys::ACTIVE], &args, 1).await?;
+            let (reply, _) = self.shared.masters.run_hot(&scripts::REGISTER, &[keys::ACTIVE], &args, 1).await?;
             if reply::registered(&reply)? {
                 return Ok(true);
             }
             // A target with settings is expected: the limit is against the others.
-            let settings = TargetKeys::of(target).settings().to_owned();
-            let asked = self.shared.master.pooled(|mut connection| async move {
-                ::redis::cmd("HGETALL").arg(settings).query_async::<Fields>(&mut connection).await
-            });
-            if !set_anything(&asked.await?) && !self.settings.has(target) {
+            let keys = TargetKeys::of(target);
+            let mut settings = cmd("HGETALL");
+            settings.arg(keys.settings());
+            let stored: Fields = self.shared.masters.pooled(keys.settings(), Call::command(settings)).await?;
+            if !set_anything(&stored) && !self.settings.has(target) {
                 return Ok(false);
             }
         }
@@ -307,15 +313,19 @@ impl VirtualQueueStore for RedisStore {
     }
 
     async fn retire(&self, target: QueueTarget) -> Result<bool, StoreError> {
-        let (member, seq) = (target.to_string(), TargetKeys::of(target).seq().to_owned());
-        // Somebody may have entered between the pump's look and the removal: so it looks again after it.
-        let asked = self.shared.master.pooled(|mut connection| async move {
-            let mut retire = ::redis::pipe();
-            retire.cmd("SREM").arg(keys::ACTIVE).arg(member).ignore().cmd("EXISTS").arg(seq);
-            let (has_queue,): (bool,) = retire.query_async(&mut connection).await?;
-            Ok(has_queue)
-        });
-        let has_queue = asked.await?;
+        // Somebody may have entered between the pump's look and the removal: so it looks again after it. Two calls: in a
+        // Cluster the two keys are at different masters.
+        let mut remove = cmd("SREM");
+        remove.arg(keys::ACTIVE).arg(target.to_string());
+        let () = self.shared.masters.pooled(keys::ACTIVE, Call::command(remove)).await?;
+        let has_queue = match self.exists(TargetKeys::of(target).seq()).await {
+            Ok(has_queue) => has_queue,
+            Err(error) => {
+                // Not known: whoever entered must not be without a pump.
+                self.shared.note_served([target]);
+                return Err(error);
+            }
+        };
         if has_queue {
             self.shared.add_active(vec![target]).await?;
         }
@@ -323,18 +333,22 @@ impl VirtualQueueStore for RedisStore {
     }
 
     async fn announce(&self, me: &Replica) -> Result<Vec<Replica>, StoreError> {
-        Ok(replicas::announce(&self.shared.master, me).await?)
+        Ok(replicas::announce(&self.shared.masters, me).await?)
     }
 
     async fn withdraw(&self, me: &Replica) -> Result<(), StoreError> {
-        Ok(replicas::withdraw(&self.shared.master, me).await?)
+        Ok(replicas::withdraw(&self.shared.masters, me).await?)
     }
 
     fn is_degraded(&self) -> bool {
-        self.shared.master.breaker().check().is_err()
+        self.shared.masters.is_degraded()
     }
 
-    fn lost_at(&self) -> Option<Duration> {
-        self.shared.master.breaker().lost_at()
+    fn is_away(&self, target: QueueTarget) -> bool {
+        self.shared.masters.is_away(&keys::tag(target))
+    }
+
+    fn lost_at(&self, target: QueueTarget) -> Option<Duration> {
+        self.shared.masters.of(&keys::tag(target)).ok()?.breaker().lost_at()
     }
 }

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod browser;
+mod cluster;
 mod docker;
 mod documents;
 mod failover;
@@ -24,12 +25,14 @@ mod pass_vectors;
 mod proxy;
 mod purchases;
 mod queueing;
+mod redis_group;
 #[path = "../support/redis_process.rs"]
 mod redis_process;
 mod redis_server;
 mod redis_tls;
 mod replica_faults;
 mod rolling_restart;
+mod sentinel;
 mod server;
 mod settings;
 mod settling;

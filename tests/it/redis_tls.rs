@@ -13,10 +13,10 @@ use crate::{
     upstream::Upstream,
 };
 
-const PASSWORD: &str = "hunter2-of-the-tests";
+pub(crate) const PASSWORD: &str = "hunter2-of-the-tests";
 
 /// What `migrations-none.md` says that our user may do, as the words of a `user` line of Redis's configuration.
-fn documented_user() -> Vec<String> {
+pub(crate) fn documented_user() -> Vec<String> {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations-none.md")).unwrap();
     let block = text.split("```").find_map(|block| block.trim().strip_prefix("user ")).expect("a line for our user");
     block.replace("PASSWORD", PASSWORD).split_whitespace().map(str::to_owned).collect()

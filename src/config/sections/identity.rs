@@ -164,7 +164,7 @@ fn is_inside(host: &str) -> bool {
 
 impl Value for IdentityMode {
     fn parse(raw: &Raw) -> Result<Self, String> {
-        one_of(raw, &[("header", Self::Header), ("jwt", Self::Jwt)], &[])
+        one_of(raw, &[("header", Self::Header), ("jwt", Self::Jwt)])
     }
 
     fn shown(&self) -> String {
@@ -178,7 +178,7 @@ impl Value for IdentityMode {
 impl Value for JwtAlgorithm {
     fn parse(raw: &Raw) -> Result<Self, String> {
         let words = [Self::Rs256, Self::Es256, Self::Hs256].map(|algorithm| (algorithm.name(), algorithm));
-        one_of(raw, &words, &[])
+        one_of(raw, &words)
     }
 
     fn shown(&self) -> String {

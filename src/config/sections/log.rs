@@ -60,7 +60,7 @@ impl LogConfig {
 
 impl Value for LogFormat {
     fn parse(raw: &Raw) -> Result<Self, String> {
-        one_of(raw, &[("text", Self::Text), ("json", Self::Json)], &[])
+        one_of(raw, &[("text", Self::Text), ("json", Self::Json)])
     }
 
     fn shown(&self) -> String {

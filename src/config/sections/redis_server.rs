@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use super::NodeAddress;
 use crate::config::{
     error::Problems,
     layers::SectionReader,
@@ -18,6 +19,10 @@ pub struct RedisConfig {
     pub tls: RedisTls,
     /// How Redis is run.
     pub mode: RedisMode,
+    /// The Sentinels, or some nodes of the Cluster; none for [`RedisMode::Standalone`].
+    pub nodes: Vec<NodeAddress>,
+    /// What the Sentinels call the master; only with [`RedisMode::Sentinel`].
+    pub sentinel_master: Option<String>,
     /// Connections for ticks, locks, stats, settings and flags.
     pub pool_size: u32,
     /// Milliseconds to connect.
@@ -47,6 +52,10 @@ pub enum RedisMode {
     /// One address.
     #[default]
     Standalone,
+    /// A master whose address Sentinels tell.
+    Sentinel,
+    /// Several masters, each with some of the slots.
+    Cluster,
 }
 
 /// What buyers get while Redis is away.
@@ -71,6 +80,8 @@ impl RedisConfig {
                 key_file: section.optional("key_file"),
             },
             mode: section.get("mode"),
+            nodes: section.get("nodes"),
+            sentinel_master: section.optional("sentinel_master"),
             pool_size: section.get("pool_size"),
             connect_timeout_ms: section.get("connect_timeout_ms"),
             command_timeout_ms: section.get("command_timeout_ms"),
@@ -87,6 +98,7 @@ impl RedisConfig {
         problems.check_range("redis.pool_size", self.pool_size.into(), 1..=1000);
         problems.check_range("redis.connect_timeout_ms", self.connect_timeout_ms, 1..=60_000);
         problems.check_range("redis.command_timeout_ms", self.command_timeout_ms, 1..=60_000);
+        self.validate_mode(problems);
         match (self.on_failure, self.replicas) {
             (OnFailure::Throttle, None) => {
                 problems
@@ -100,8 +112,47 @@ impl RedisConfig {
         }
     }
 
-    /// The URL without user and password, for logs: `redis://127.0.0.1:6379/0`.
+    /// Each mode needs its keys, and refuses those of the others.
+    fn validate_mode(&self, problems: &mut Problems) {
+        let (has_nodes, has_master) = (!self.nodes.is_empty(), self.sentinel_master.is_some());
+        match self.mode {
+            RedisMode::Standalone => {
+                if has_nodes {
+                    problems.add("redis.nodes", "means something only with redis.mode = \"sentinel\" or \"cluster\"");
+                }
+            }
+            RedisMode::Sentinel => {
+                if !has_nodes {
+                    problems.add("redis.nodes", "must name the sentinels with redis.mode = \"sentinel\"");
+                }
+                if self.sentinel_master.as_ref().is_none_or(String::is_empty) {
+                    problems.add("redis.sentinel_master", "must be set with redis.mode = \"sentinel\"");
+                }
+            }
+            RedisMode::Cluster => {
+                if !has_nodes {
+                    problems.add("redis.nodes", "must name some nodes with redis.mode = \"cluster\"");
+                }
+                if let Ok((_, address)) = parts_of(self.url.expose_secret())
+                    && address.split_once('/').is_some_and(|(_, database)| !database.bytes().all(|digit| digit == b'0'))
+                {
+                    problems.add("redis.url", "must name no database but 0 with redis.mode = \"cluster\"");
+                }
+            }
+        }
+        if has_master && self.mode != RedisMode::Sentinel {
+            problems.add("redis.sentinel_master", "means something only with redis.mode = \"sentinel\"");
+        }
+    }
+
+    /// Where Redis is, for logs, without user and password: `redis://127.0.0.1:6379/0`, or the nodes.
     pub fn address(&self) -> String {
+        let nodes = || self.nodes.iter().map(NodeAddress::to_string).collect::<Vec<_>>().join(", ");
+        match self.mode {
+            RedisMode::Standalone => {}
+            RedisMode::Sentinel => return format!("the sentinels {}", nodes()),
+            RedisMode::Cluster => return format!("the cluster of {}", nodes()),
+        }
         match parts_of(self.url.expose_secret()) {
             Ok((scheme, address)) => format!("{scheme}{address}"),
             Err(_) => "redis://?".to_owned(),
@@ -160,19 +211,21 @@ fn parts_of(url: &str) -> Result<(&'static str, &str), String> {
 
 impl Value for RedisMode {
     fn parse(raw: &Raw) -> Result<Self, String> {
-        one_of(raw, &[("standalone", Self::Standalone)], &["sentinel", "cluster"])
+        one_of(raw, &[("standalone", Self::Standalone), ("sentinel", Self::Sentinel), ("cluster", Self::Cluster)])
     }
 
     fn shown(&self) -> String {
         match self {
             Self::Standalone => "\"standalone\"".to_owned(),
+            Self::Sentinel => "\"sentinel\"".to_owned(),
+            Self::Cluster => "\"cluster\"".to_owned(),
         }
     }
 }
 
 impl Value for OnFailure {
     fn parse(raw: &Raw) -> Result<Self, String> {
-        one_of(raw, &[("open", Self::Open), ("throttle", Self::Throttle), ("closed", Self::Closed)], &[])
+        one_of(raw, &[("open", Self::Open), ("throttle", Self::Throttle), ("closed", Self::Closed)])
     }
 
     fn shown(&self) -> String {

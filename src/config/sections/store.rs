@@ -27,7 +27,7 @@ impl StoreConfig {
 
 impl Value for StoreKind {
     fn parse(raw: &Raw) -> Result<Self, String> {
-        one_of(raw, &[("redis", Self::Redis), ("embedded", Self::Embedded)], &[])
+        one_of(raw, &[("redis", Self::Redis), ("embedded", Self::Embedded)])
     }
 
     fn shown(&self) -> String {

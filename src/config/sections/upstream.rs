@@ -95,7 +95,7 @@ impl Value for UpstreamUrl {
 
 impl Value for HostHeader {
     fn parse(raw: &Raw) -> Result<Self, String> {
-        one_of(raw, &[("preserve", Self::Preserve), ("upstream", Self::Upstream)], &[])
+        one_of(raw, &[("preserve", Self::Preserve), ("upstream", Self::Upstream)])
     }
 
     fn shown(&self) -> String {

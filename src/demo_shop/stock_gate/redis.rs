@@ -2,18 +2,22 @@
 
 use std::{
     sync::{
-        LazyLock,
+        Arc, LazyLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use async_trait::async_trait;
-use bb8_redis::{RedisConnectionManager, bb8::Pool};
-use redis::{Script, ScriptInvocation};
+use redis::Script;
 
 use super::{GateAway, Reservation, StockGate};
-use crate::{clock::StoreClock, demo_shop::SeatId, domain::UserId};
+use crate::{
+    clock::StoreClock,
+    demo_shop::SeatId,
+    domain::UserId,
+    redis::{Call, Masters},
+};
 
 /// After a failure buyers do not wait for Redis at all for so long.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -31,7 +35,7 @@ static UNLOCK_SEATS: LazyLock<Script> =
 /// Asks Redis, within a limit; after a failure not at all for a second.
 #[derive(Debug)]
 pub struct RedisStockGate {
-    pool: Pool<RedisConnectionManager>,
+    masters: Arc<Masters>,
     clock: StoreClock,
     /// A buyer waits this long for Redis, in all.
     limit: Duration,
@@ -42,24 +46,22 @@ pub struct RedisStockGate {
 }
 
 impl RedisStockGate {
-    /// A gate on the Redis of this pool, where a call takes at most `limit` (`redis.command_timeout_ms`).
-    pub fn new(pool: Pool<RedisConnectionManager>, clock: StoreClock, limit: Duration) -> Self {
-        Self { pool, clock, limit, paused_until_ms: AtomicU64::new(0), away: AtomicBool::new(false) }
+    /// A gate on the Redis of these masters, where a call takes at most `limit` (`redis.command_timeout_ms`).
+    pub fn new(masters: Arc<Masters>, clock: StoreClock, limit: Duration) -> Self {
+        Self { masters, clock, limit, paused_until_ms: AtomicU64::new(0), away: AtomicBool::new(false) }
     }
 
     fn monotonic_ms(&self) -> u64 {
         self.clock.monotonic().as_millis() as u64
     }
 
-    async fn run(&self, call: &ScriptInvocation<'_>) -> Result<i64, GateAway> {
+    async fn run(&self, script: &'static Script, keys: &[String], args: &[String]) -> Result<i64, GateAway> {
         if self.monotonic_ms() < self.paused_until_ms.load(Ordering::Relaxed) {
             return Err(GateAway("it was a moment ago".to_owned()));
         }
-        let answer = tokio::time::timeout(self.limit, async {
-            let mut connection = self.pool.get().await.map_err(|error| GateAway(error.to_string()))?;
-            call.invoke_async(&mut *connection).await.map_err(|error| GateAway(error.to_string()))
-        });
-        let answer = answer.await.unwrap_or_else(|_| Err(GateAway("no answer in time".to_owned())));
+        let key = keys.first().map_or("", String::as_str);
+        let answer = self.masters.aside(key, Call::script(script, keys, args), self.limit).await;
+        let answer = answer.map_err(|failure| GateAway(failure.to_string()));
         if answer.is_err() {
             self.paused_until_ms.store(self.monotonic_ms() + PAUSE.as_millis() as u64, Ordering::Relaxed);
         }
@@ -77,19 +79,16 @@ fn stock_key(drop_id: u64) -> String {
     format!("shop:{{drop:{drop_id}}}:stock")
 }
 
-fn seat_key(event_id: u64, seat: &SeatId) -> String {
-    format!("shop:{{event:{event_id}}}:seat:{seat}")
+/// In one slot, since one script takes them all.
+fn seat_keys(event_id: u64, seats: &[SeatId]) -> Vec<String> {
+    seats.iter().map(|seat| format!("shop:{{event:{event_id}}}:seat:{seat}")).collect()
 }
 
 #[async_trait]
 impl StockGate for RedisStockGate {
     async fn reserve(&self, drop_id: u64, left: Option<u64>) -> Result<Reservation, GateAway> {
-        let mut call = RESERVE.key(stock_key(drop_id));
-        match left {
-            Some(left) => call.arg(left),
-            None => call.arg(-1),
-        };
-        match self.run(call.arg(COUNT_LIFETIME_MS)).await? {
+        let left = left.map_or_else(|| "-1".to_owned(), |left| left.to_string());
+        match self.run(&RESERVE, &[stock_key(drop_id)], &[left, COUNT_LIFETIME_MS.to_string()]).await? {
             1 => Ok(Reservation::Reserved),
             0 => Ok(Reservation::SoldOut),
             -1 => Ok(Reservation::Unknown),
@@ -98,7 +97,7 @@ impl StockGate for RedisStockGate {
     }
 
     async fn release(&self, drop_id: u64) -> Result<(), GateAway> {
-        self.run(&RELEASE.key(stock_key(drop_id))).await.map(drop)
+        self.run(&RELEASE, &[stock_key(drop_id)], &[]).await.map(drop)
     }
 
     async fn lock_seats(
@@ -108,19 +107,12 @@ impl StockGate for RedisStockGate {
         seats: &[SeatId],
         hold: Duration,
     ) -> Result<bool, GateAway> {
-        let mut call = LOCK_SEATS.prepare_invoke();
-        for seat in seats {
-            call.key(seat_key(event_id, seat));
-        }
-        let locked = self.run(call.arg(user.get()).arg(hold.as_millis() as u64)).await?;
+        let args = [user.to_string(), hold.as_millis().to_string()];
+        let locked = self.run(&LOCK_SEATS, &seat_keys(event_id, seats), &args).await?;
         Ok(locked == 1)
     }
 
     async fn unlock_seats(&self, event_id: u64, user: UserId, seats: &[SeatId]) -> Result<(), GateAway> {
-        let mut call = UNLOCK_SEATS.prepare_invoke();
-        for seat in seats {
-            call.key(seat_key(event_id, seat));
-        }
-        self.run(call.arg(user.get())).await.map(drop)
+        self.run(&UNLOCK_SEATS, &seat_keys(event_id, seats), &[user.to_string()]).await.map(drop)
     }
 }

@@ -187,7 +187,7 @@ async fn without_a_shop_purchases_are_told_to_come_back() {
 #[actix_web::test]
 async fn metrics_are_in_the_text_format() {
     let state = state(plain());
-    state.metrics.breaker(true);
+    state.metrics.breaker_opened();
     let got = send_to(&state, TestRequest::get().uri("/metrics")).await;
     assert_eq!(got.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     assert!(got.text.contains("virtual_queue_redis_breaker_open 1"), "{}", got.text);

@@ -251,7 +251,11 @@ impl VirtualQueueStore for EmbeddedStore {
         false
     }
 
-    fn lost_at(&self) -> Option<Duration> {
+    fn is_away(&self, _: QueueTarget) -> bool {
+        false
+    }
+
+    fn lost_at(&self, _: QueueTarget) -> Option<Duration> {
         None
     }
 }

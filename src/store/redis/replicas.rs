@@ -1,9 +1,9 @@
 //! Which replicas there are, as they tell each other.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use crate::{
-    redis::{Failure, connection::Master, keys},
+    redis::{Call, Failure, Masters, keys},
     store::Replica,
     token::{Fingerprint, KeyFingerprints},
 };
@@ -15,38 +15,33 @@ const GONE_AFTER: Duration = Duration::from_secs(4);
 const MOST: isize = 1000;
 
 /// Writes down that this replica lives; the others that do.
-pub(super) async fn announce(master: &Arc<Master>, me: &Replica) -> Result<Vec<Replica>, Failure> {
+pub(super) async fn announce(masters: &Masters, me: &Replica) -> Result<Vec<Replica>, Failure> {
     let mine = written(me);
-    let of_me = mine.clone();
-    let asked = master.pooled(move |mut connection| async move {
-        let (seconds, micros): (u64, u64) = ::redis::cmd("TIME").query_async(&mut connection).await?;
-        let now_ms = seconds * 1000 + micros / 1000;
-        let (key, gone_ms) = (keys::REPLICAS, GONE_AFTER.as_millis() as u64);
-        let gone = now_ms.saturating_sub(gone_ms);
-        // No pipeline, which fails in a way that counts as an outage where our user lacks a right.
-        let zadd = ::redis::Cmd::zadd(key, of_me, now_ms);
-        let prune = ::redis::Cmd::zrembyscore(key, "-inf", gone);
-        let expire = ::redis::Cmd::pexpire(key, i64::try_from(gone_ms).unwrap_or(i64::MAX));
-        let list = ::redis::Cmd::zrange(key, -MOST, -1);
-        let [mut a, mut b, mut c, mut d] = [(); 4].map(|()| connection.clone());
-        let (_, _, _, all) = tokio::try_join!(
-            zadd.exec_async(&mut a),
-            prune.exec_async(&mut b),
-            expire.exec_async(&mut c),
-            list.query_async::<Vec<String>>(&mut d),
-        )?;
-        Ok(all)
-    });
-    Ok(asked.await?.iter().filter(|other| **other != mine).filter_map(|other| read(other)).collect())
+    let (seconds, micros): (u64, u64) = ask(masters, Call::command(::redis::cmd("TIME"))).await?;
+    let now_ms = seconds * 1000 + micros / 1000;
+    let (key, gone_ms) = (keys::REPLICAS, GONE_AFTER.as_millis() as u64);
+    let gone = now_ms.saturating_sub(gone_ms);
+    let tell = Call::commands(vec![
+        ::redis::Cmd::zadd(key, &mine, now_ms),
+        ::redis::Cmd::zrembyscore(key, "-inf", gone),
+        ::redis::Cmd::pexpire(key, i64::try_from(gone_ms).unwrap_or(i64::MAX)),
+        ::redis::Cmd::zrange(key, -MOST, -1),
+    ]);
+    let (_, _, _, all): (u64, u64, bool, Vec<String>) = ask(masters, tell).await?;
+    Ok(all.iter().filter(|other| **other != mine).filter_map(|other| read(other)).collect())
 }
 
 /// Takes that back: it ends.
-pub(super) async fn withdraw(master: &Arc<Master>, me: &Replica) -> Result<(), Failure> {
-    let mine = written(me);
-    let asked = master.pooled(|mut connection| async move {
-        ::redis::cmd("ZREM").arg(keys::REPLICAS).arg(mine).exec_async(&mut connection).await
-    });
-    asked.await
+pub(super) async fn withdraw(masters: &Masters, me: &Replica) -> Result<(), Failure> {
+    let mut remove = ::redis::cmd("ZREM");
+    remove.arg(keys::REPLICAS).arg(written(me));
+    ask(masters, Call::command(remove)).await
+}
+
+/// Beside the breaker: a right that our user lacks here is no outage of the queue. Not while Redis is known to be away.
+async fn ask<T: ::redis::FromRedisValue + Send + 'static>(masters: &Masters, call: Call) -> Result<T, Failure> {
+    masters.of(keys::REPLICAS)?.breaker().check()?;
+    masters.aside(keys::REPLICAS, call, masters.call_limit()).await
 }
 
 /// `name current also_accepted…`.

@@ -12,9 +12,8 @@ use crate::{
     domain::{QueueTarget, UserId},
     metrics::{Metrics, TokenEvent},
     redis::{
-        Failure,
+        Call, Failure, Masters,
         batch::GroupCall,
-        connection::Master,
         keys::{self, TargetKeys},
         scripts::Script,
     },
@@ -26,7 +25,7 @@ const CLOCK_STEP_MS: i64 = 1000;
 
 /// What every call needs.
 pub(super) struct Shared {
-    pub(super) master: Arc<Master>,
+    pub(super) masters: Arc<Masters>,
     pub(super) rules: QueueRules,
     /// ARGV 2 to 8 of every script.
     rule_args: [String; 7],
@@ -42,7 +41,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(
-        master: Arc<Master>,
+        masters: Arc<Masters>,
         rules: QueueRules,
         clock: StoreClock,
         metrics: Arc<Metrics>,
@@ -59,7 +58,7 @@ impl Shared {
         ]
         .map(|rule| rule.to_string());
         Self {
-            master,
+            masters,
             rules,
             rule_args,
             test_time,
@@ -110,9 +109,8 @@ impl Shared {
         read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
     ) -> Result<T, Failure> {
         let (keys, args) = (TargetKeys::of(target), self.args(own));
-        let (reply, asked) = self.master.run_hot(script, keys.all(), &args, people).await?;
-        let read = read(&reply).and_then(|read| self.learn_time(asked, read));
-        read.map_err(|error| Failure::Broken(error.to_string()))
+        let (reply, asked) = self.masters.run_hot(script, keys.all(), &args, people).await?;
+        self.understood(asked, read(&reply))
     }
 
     pub(super) fn lease_ms(&self) -> u64 {
@@ -131,9 +129,29 @@ impl Shared {
         own: impl IntoIterator<Item = String>,
         read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
     ) -> Result<T, StoreError> {
+        Ok(self.pooled_after(Duration::ZERO, script, target, own, read).await?)
+    }
+
+    /// The same, not before the master's last loss is `quiet` ago.
+    pub(super) async fn pooled_after<T>(
+        &self,
+        quiet: Duration,
+        script: &'static Script,
+        target: QueueTarget,
+        own: impl IntoIterator<Item = String>,
+        read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
+    ) -> Result<T, Failure> {
         let (keys, args) = (TargetKeys::of(target), self.args(own));
-        let (reply, asked) = self.master.run_pooled(script, keys.all(), &args).await?;
-        self.learn_time(asked, read(&reply)?)
+        let (reply, asked) = self.masters.run_pooled(script, keys.all(), &args, quiet).await?;
+        self.understood(asked, read(&reply))
+    }
+
+    fn understood<T>(&self, asked: Duration, reply: Result<Timed<T>, StoreError>) -> Result<T, Failure> {
+        let read = reply.and_then(|reply| self.learn_time(asked, reply));
+        read.map_err(|error| match error {
+            StoreError::Broken(what) => Failure::Broken(what),
+            other => Failure::Broken(other.to_string()),
+        })
     }
 
     fn learn_time<T>(&self, asked: Duration, reply: Timed<T>) -> Result<T, StoreError> {
@@ -152,10 +170,9 @@ impl Shared {
     /// Puts targets into `queue:active`.
     pub(super) async fn add_active(&self, targets: Vec<QueueTarget>) -> Result<(), StoreError> {
         let members: Vec<String> = targets.iter().map(QueueTarget::to_string).collect();
-        let added = self.master.pooled(|mut connection| async move {
-            ::redis::cmd("SADD").arg(keys::ACTIVE).arg(members).exec_async(&mut connection).await
-        });
-        Ok(added.await?)
+        let mut add = ::redis::cmd("SADD");
+        add.arg(keys::ACTIVE).arg(members);
+        Ok(self.masters.pooled(keys::ACTIVE, Call::command(add)).await?)
     }
 }
 

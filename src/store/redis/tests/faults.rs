@@ -12,7 +12,7 @@ use super::*;
 use crate::{
     clock::{Clock, SystemClock},
     redis::breaker::State,
-    store::StoreError,
+    store::{StoreError, Tick},
 };
 
 /// A store on a Redis of its own, in real time.
@@ -35,7 +35,8 @@ async fn timed(store: &RedisStore, id: u64) -> (Result<Option<Place>, StoreError
 }
 
 async fn reaches(store: &RedisStore, state: State, within: Duration) {
-    let reached = store.shared.master.breaker().reached(state);
+    let master = store.shared.masters.of("").unwrap();
+    let reached = master.breaker().reached(state);
     tokio::time::timeout(within, reached).await.unwrap_or_else(|_| panic!("not {state:?} within {within:?}"));
 }
 
@@ -47,19 +48,21 @@ const BUDGET: Duration = Duration::from_millis(400);
 async fn a_killed_redis_fails_calls_at_once_and_is_found_again_when_it_comes_back() {
     let (mut server, store, metrics) = open().await;
     assert!(enter(&store, 1).await.unwrap().is_some());
-    let found_at = store.lost_at();
+    let found_at = store.lost_at(target());
     server.kill();
     for id in 2..=20 {
         let (answer, took) = timed(&store, id).await;
         assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
         assert!(took < BUDGET, "{took:?}");
     }
-    assert!(store.is_degraded() && store.lost_at() > found_at);
+    assert!(store.is_degraded() && store.lost_at(target()) > found_at);
     assert!(matches!(store.advance_admission(target()).await, Err(StoreError::Unavailable(_))), "the pump too");
     assert!(metrics.render().contains("virtual_queue_redis_breaker_open 1"));
     server.restart();
     reaches(&store, State::Closed, SOON).await;
     assert!(metrics.render().contains("virtual_queue_redis_breaker_open 0"));
+    let tick = store.advance_admission(target()).await;
+    assert!(matches!(tick, Ok(Tick::NotYet(rest)) if rest <= Duration::from_secs(2)), "not within a tick: {tick:?}");
     let Ok(Some(Place::Waiting(position))) = enter(&store, 1).await else { panic!("it works again") };
     assert_eq!(position.seq, 1, "it came back empty");
     store.stats(target()).await.unwrap();
@@ -68,10 +71,10 @@ async fn a_killed_redis_fails_calls_at_once_and_is_found_again_when_it_comes_bac
 #[tokio::test]
 async fn a_killed_redis_is_noticed_though_nobody_calls() {
     let (mut server, store, _) = open().await;
-    let found_at = store.lost_at();
+    let found_at = store.lost_at(target());
     server.kill();
     reaches(&store, State::Open, Duration::from_millis(500)).await;
-    assert!(store.lost_at() > found_at);
+    assert!(store.lost_at(target()) > found_at);
 }
 
 #[tokio::test]
@@ -107,6 +110,8 @@ async fn a_frozen_redis_times_out_until_a_probe_fails_and_is_away_from_then_on()
     assert!(took < Duration::from_millis(100), "{took:?}");
     server.thaw();
     reaches(&store, State::Closed, SOON).await;
+    let tick = store.advance_admission(target()).await;
+    assert!(matches!(tick, Ok(Tick::NotYet(rest)) if rest <= Duration::from_secs(2)), "not within a tick: {tick:?}");
     let Ok(Some(Place::Waiting(position))) = enter(&store, 1).await else { panic!("it works again") };
     assert_eq!(position.seq, 1, "and has kept everybody's place");
 }
@@ -114,7 +119,7 @@ async fn a_frozen_redis_times_out_until_a_probe_fails_and_is_away_from_then_on()
 #[tokio::test]
 async fn a_stall_of_400_ms_opens_nothing() {
     let (server, store, metrics) = open().await;
-    let found_at = store.lost_at();
+    let found_at = store.lost_at(target());
     enter(&store, 1).await.unwrap();
     for round in 0..3 {
         let mut redis = server.connection().await;
@@ -133,7 +138,7 @@ async fn a_stall_of_400_ms_opens_nothing() {
         }
         stall.await.unwrap().unwrap();
     }
-    assert_eq!(store.lost_at(), found_at);
+    assert_eq!(store.lost_at(target()), found_at);
     assert!(metrics.render().contains("virtual_queue_redis_breaker_open 0"));
 }
 
@@ -171,11 +176,11 @@ async fn a_read_only_redis_counts_as_away() {
 async fn a_cut_connection_heals_by_itself() {
     let (server, store, _) = open().await;
     enter(&store, 1).await.unwrap();
-    let (mut redis, found_at) = (server.connection().await, store.lost_at());
+    let (mut redis, found_at) = (server.connection().await, store.lost_at(target()));
     ::redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec_async(&mut redis).await.unwrap();
     reaches(&store, State::Open, SOON).await;
     reaches(&store, State::Closed, SOON).await;
-    assert!(store.lost_at() > found_at);
+    assert!(store.lost_at(target()) > found_at);
     assert!(enter(&store, 1).await.unwrap().is_some());
     store.stats(target()).await.unwrap();
 }
@@ -252,12 +257,12 @@ async fn a_hot_connection_that_leads_nowhere_is_replaced_though_redis_answers() 
     let metrics = Arc::new(Metrics::new());
     let store = RedisStore::connect(&proxy.config, rules(), StoreClock::system(), metrics).await.unwrap();
     enter(&store, 1).await.unwrap();
-    let found_at = store.lost_at();
+    let found_at = store.lost_at(target());
     proxy.hold(HOT);
     assert_eq!(enter(&store, 1).await, Err(StoreError::TimedOut));
     reaches(&store, State::Closed, SOON).await;
     assert!(enter(&store, 1).await.unwrap().is_some());
-    assert!(store.lost_at() > found_at, "a connection was lost, and with it perhaps an answer");
+    assert!(store.lost_at(target()) > found_at, "a connection was lost, and with it perhaps an answer");
 }
 
 #[tokio::test]

@@ -1,0 +1,72 @@
+//! What is asked of Redis in one go: commands on keys of one slot, or one script.
+//!
+//! Kept as commands rather than as code that runs on a connection, because in a Cluster a call may have to be made again
+//! elsewhere, with an ASKING before each of its commands.
+
+use ::redis::{
+    Cmd, FromRedisValue, RedisError, Script, Value, aio::MultiplexedConnection, cmd, from_redis_value, pipe,
+};
+
+use super::failure::codes;
+
+/// A call.
+#[derive(Debug)]
+pub struct Call {
+    commands: Vec<Cmd>,
+    /// To be loaded where the server does not have it.
+    script: Option<&'static Script>,
+}
+
+impl Call {
+    /// One command. Its reply is the call's.
+    pub fn command(command: Cmd) -> Self {
+        Self::commands(vec![command])
+    }
+
+    /// Commands on keys of one slot. The call's reply is the list of theirs.
+    pub fn commands(commands: Vec<Cmd>) -> Self {
+        Self { commands, script: None }
+    }
+
+    /// A script.
+    pub fn script<K: AsRef<str>>(script: &'static Script, keys: &[K], args: &[String]) -> Self {
+        let mut eval = cmd("EVALSHA");
+        eval.arg(script.get_hash()).arg(keys.len());
+        for key in keys {
+            eval.arg(key.as_ref());
+        }
+        eval.arg(args);
+        Self { commands: vec![eval], script: Some(script) }
+    }
+
+    /// Makes the call. `asking`: at a master that the slot is only on its way to.
+    pub(super) async fn make<T: FromRedisValue>(
+        &self,
+        connection: &mut MultiplexedConnection,
+        asking: bool,
+    ) -> Result<T, RedisError> {
+        let reply = match (self.reply(connection, asking).await, self.script) {
+            (Err(error), Some(script)) if codes(&error).iter().any(|code| code == "NOSCRIPT") => {
+                script.load_async(connection).await?;
+                self.reply(connection, asking).await
+            }
+            (reply, _) => reply,
+        };
+        Ok(from_redis_value(reply?)?)
+    }
+
+    async fn reply(&self, connection: &mut MultiplexedConnection, asking: bool) -> Result<Value, RedisError> {
+        if let ([command], false) = (&self.commands[..], asking) {
+            return command.query_async(connection).await;
+        }
+        let mut all = pipe();
+        for command in &self.commands {
+            if asking {
+                all.cmd("ASKING").ignore();
+            }
+            all.add_command(command.clone());
+        }
+        let mut replies: Vec<Value> = all.query_async(connection).await?;
+        Ok(if self.commands.len() == 1 { replies.pop().unwrap_or(Value::Nil) } else { Value::Array(replies) })
+    }
+}

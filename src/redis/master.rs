@@ -1,0 +1,209 @@
+//! One master: every call to it bounded and watched by its breaker, over a link that can be replaced.
+
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use ::redis::{FromRedisValue, RedisError};
+use bb8_redis::bb8;
+use tokio::time::timeout;
+
+use super::{
+    breaker::Breaker,
+    call::Call,
+    connection::{Link, Setup},
+    failure::Failure,
+    probe::Probe,
+    slots::Owned,
+};
+use crate::config::NodeAddress;
+
+/// One Redis master.
+pub struct Master {
+    /// None: it is not known yet where it is.
+    link: RwLock<Option<Arc<Link>>>,
+    owned: RwLock<Owned>,
+    breaker: Arc<Breaker>,
+    setup: Arc<Setup>,
+}
+
+impl Master {
+    /// Starts to look after a master that `owned` belongs to, over this link, or none until [`Self::move_to`].
+    pub(super) fn start(setup: &Arc<Setup>, link: Option<Link>, owned: Owned) -> Arc<Self> {
+        let master = Arc::new(Self {
+            link: RwLock::new(link.map(Arc::new)),
+            owned: RwLock::new(owned),
+            breaker: Arc::new(Breaker::new(setup.clock.clone(), setup.metrics.clone())),
+            setup: setup.clone(),
+        });
+        setup.runtime.spawn(Probe::new(&master).run());
+        master
+    }
+
+    /// The breaker.
+    pub fn breaker(&self) -> &Arc<Breaker> {
+        &self.breaker
+    }
+
+    pub(super) fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// The way to it, now. Ask each time: it may be replaced.
+    pub(super) fn link(&self) -> Result<Arc<Link>, Failure> {
+        let link = self.link.read().unwrap_or_else(PoisonError::into_inner).clone();
+        link.ok_or_else(|| Failure::Away("no master is known".to_owned()))
+    }
+
+    /// Whether this is still the way to it.
+    pub(super) fn is_current(&self, link: &Arc<Link>) -> bool {
+        self.link().is_ok_and(|current| Arc::ptr_eq(&current, link))
+    }
+
+    /// Another server is the master from now on. Nothing of the connections to the one from before is used any more:
+    /// it may live on as a replica, which answers and takes no writes. The new way is made first, so that where the old
+    /// one still leads somewhere nobody is without. `noticed_within`: how much later other processes may learn of it.
+    /// False: it is the one from before.
+    pub(super) async fn move_to(&self, address: NodeAddress, noticed_within: Duration) -> Result<bool, RedisError> {
+        if self.link().is_ok_and(|link| link.address() == Some(&address)) {
+            return Ok(false);
+        }
+        let new = Arc::new(Link::new(&self.setup, Some(address))?);
+        let ready = new.replace_hot(&self.setup).await.is_ok();
+        let replace = || *self.link.write().unwrap_or_else(PoisonError::into_inner) = Some(new);
+        if self.link().is_ok() {
+            self.breaker.replaced(ready, noticed_within, replace);
+        } else {
+            replace();
+            self.breaker.probe_soon();
+        }
+        Ok(true)
+    }
+
+    /// What belongs to it.
+    pub(super) fn owned(&self) -> Owned {
+        self.owned.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Other slots belong to it from now on. One that had none, and takes over from another, may not have the other's
+    /// last writes.
+    pub(super) fn own(&self, owned: Owned) {
+        let before = std::mem::replace(&mut *self.owned.write().unwrap_or_else(PoisonError::into_inner), owned.clone());
+        if before.is_nothing() && !owned.is_nothing() {
+            self.breaker.note_lost();
+        }
+    }
+
+    /// Makes a call on the hot connection. Answers the reply, and when it was asked for on
+    /// [`crate::clock::StoreClock::monotonic`]; `made` learns how long it took, if it was made at all.
+    ///
+    /// # Errors
+    /// [`Failure`], of which the breaker has learnt.
+    pub(super) async fn hot<T: FromRedisValue>(
+        &self,
+        call: &Call,
+        asking: bool,
+        limit: Duration,
+        made: impl FnOnce(Duration),
+    ) -> Result<(T, Duration), Failure> {
+        self.breaker.check()?;
+        let link = self.link()?;
+        let Some(mut hot) = link.hot() else { return Err(Failure::Away("not connected".to_owned())) };
+        let asked = self.setup.clock.monotonic();
+        let result = match timeout(limit, call.make(&mut hot.connection, asking)).await {
+            Ok(Ok(reply)) => Ok((reply, asked)),
+            Ok(Err(error)) => Err(Failure::of(&error)),
+            Err(_) => Err(Failure::TimedOut),
+        };
+        made(self.setup.clock.monotonic().saturating_sub(asked));
+        result.inspect_err(|failure| {
+            // The end of a connection that has been replaced since is no news.
+            let still_in_use = link.hot().is_some_and(|now| now.generation == hot.generation);
+            if still_in_use && self.is_current(&link) {
+                self.breaker.learn(failure);
+            }
+        })
+    }
+
+    /// Makes a call on a connection of the pool. It is given back at once and shared: calls on it are pipelined, so
+    /// many targets do not wait for few connections, and waiting for one says nothing about Redis. Not made where the
+    /// master was lost less than `quiet` ago: judged over the very connection that it would go, so that it cannot begin
+    /// at one server and go to the next.
+    ///
+    /// # Errors
+    /// As [`Self::hot`]; [`Failure::JustLost`].
+    pub(super) async fn pooled<T: FromRedisValue + Send + 'static>(
+        self: &Arc<Self>,
+        call: &Arc<Call>,
+        asking: bool,
+        limit: Duration,
+        quiet: Duration,
+    ) -> Result<(T, Duration), Failure> {
+        self.breaker.check()?;
+        let (this, call, link) = (self.clone(), call.clone(), self.link()?);
+        self.on_runtime(async move {
+            let learn = |failure: &Failure| {
+                if this.is_current(&link) {
+                    this.breaker.learn(failure);
+                }
+            };
+            let mut connection = match link.pool().get().await {
+                Ok(connection) => connection.clone(),
+                Err(bb8::RunError::TimedOut) => return Err(Failure::TimedOut),
+                Err(bb8::RunError::User(error)) => return Err(Failure::of(&error)).inspect_err(learn),
+            };
+            if let Some(rest) = this.breaker.lost_within(quiet) {
+                return Err(Failure::JustLost(rest));
+            }
+            let asked = this.setup.clock.monotonic();
+            let made = timeout(limit, call.make(&mut connection, asking)).await;
+            let result = made.map_or(Err(Failure::TimedOut), |reply| reply.map_err(|error| Failure::of(&error)));
+            result.map(|reply| (reply, asked)).inspect_err(learn)
+        })
+        .await
+    }
+
+    /// Makes a call that has nothing to do with the queue, all within `limit`: the breaker neither stops it nor learns of
+    /// it.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(super) async fn aside<T: FromRedisValue + Send + 'static>(
+        &self,
+        call: &Arc<Call>,
+        asking: bool,
+        limit: Duration,
+    ) -> Result<T, Failure> {
+        let (call, link) = (call.clone(), self.link()?);
+        self.on_runtime(async move {
+            let made = timeout(limit, async {
+                let shared = link.pool().get().await.map_err(|error| match error {
+                    bb8::RunError::TimedOut => Failure::TimedOut,
+                    bb8::RunError::User(error) => Failure::of(&error),
+                })?;
+                let mut connection = shared.clone();
+                drop(shared);
+                call.make(&mut connection, asking).await.map_err(|error| Failure::of(&error))
+            });
+            made.await.unwrap_or(Err(Failure::TimedOut))
+        })
+        .await
+    }
+
+    async fn on_runtime<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let task = self.setup.runtime.spawn(work);
+        task.await.unwrap_or_else(|_| Err(Failure::Away("we are stopping".to_owned())))
+    }
+}
+
+impl std::fmt::Debug for Master {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.breaker.state();
+        let address = self.link().ok().and_then(|link| link.address().map(NodeAddress::to_string));
+        f.debug_struct("Master").field("address", &address).field("state", &state).finish_non_exhaustive()
+    }
+}

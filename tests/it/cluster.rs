@@ -1,0 +1,361 @@
+//! `redis.mode = cluster`: targets of all masters, a slot that moves under traffic, a master that dies.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    invariants::{self, Moves, assert_never_more_than},
+    redis_group::{Cluster, RANGES, ask, cluster_info, info},
+    redis_server::RedisServer,
+    redis_tls::{PASSWORD, documented_user},
+    server::{Reply, Server},
+};
+
+const BATCH: u64 = 3;
+const TICK_MS: u64 = 1000;
+
+/// What our user needs in a Cluster besides.
+const MORE_RIGHTS: &str = "~{flags}:* +asking +cluster|info +cluster|slots";
+
+/// A cluster in which our user may do what is documented and no more.
+fn cluster(replicas: bool) -> Cluster {
+    let cluster = Cluster::start(replicas);
+    let document = include_str!("../../migrations-none.md");
+    assert!(document.contains(MORE_RIGHTS), "the rights stand there");
+    cluster.masters.iter().chain(&cluster.replicas).for_each(let_in);
+    cluster
+}
+
+fn let_in(server: &RedisServer) {
+    let (user, of_the_shop) = (documented_user(), ["~shop:*", "+decr"]);
+    let words = ["ACL", "SETUSER"].into_iter().chain(user.iter().map(String::as_str));
+    let words: Vec<&str> = words.chain(MORE_RIGHTS.split(' ')).chain(of_the_shop).collect();
+    let () = ask(&mut server.connection(), &words);
+}
+
+/// A replica of ours that uses the cluster.
+fn serve(cluster: &Cluster, more: &[(&str, &str)]) -> Server {
+    let settings = cluster.settings(0);
+    let own: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let pace = [("VQ_QUEUE__BATCH_SIZE", "3"), ("VQ_QUEUE__TICK_MS", "1000"), ("VQ_LOG__LEVEL", "info")];
+    Server::serve_at(&format!("redis://virtual-queue:{PASSWORD}@nobody.invalid"), &[&own[..], &pace, more].concat())
+}
+
+/// The budget buyers have in earnest.
+const IN_EARNEST: (&str, &str) = ("VQ_REDIS__COMMAND_TIMEOUT_MS", "200");
+
+fn path(drop: u64) -> String {
+    format!("limited-drop/{drop}")
+}
+
+fn label(drop: u64) -> String {
+    format!("LIMITED_DROP:{drop}")
+}
+
+/// One after the other, so that everybody's number is their id.
+async fn enter_all(server: &Server, drop: u64, people: u64) {
+    for user in 1..=people {
+        // Who was not answered in time, on a machine that is busy, asks again.
+        let reply = loop {
+            let reply = server.enter(&path(drop), user).await;
+            if !is_degraded(&reply) {
+                break reply;
+            }
+        };
+        assert_eq!(reply.position(), Some(user), "{reply:?}");
+    }
+}
+
+/// A poll, made again where a busy machine did not answer in time.
+async fn answered(server: &Server, drop: u64, user: u64) -> Reply {
+    loop {
+        let reply = server.poll(&path(drop), user).await;
+        if reply.state() == "DIRECT_ADMITTED" || !is_degraded(&reply) {
+            return reply;
+        }
+    }
+}
+
+/// People of these drops poll every 200 ms, and now and then enter again, until told to stop; every answer.
+async fn crowd(
+    server: &Server,
+    drops: &[u64],
+    people: std::ops::RangeInclusive<u64>,
+    stop: &AtomicBool,
+) -> Vec<(Instant, u64, u64, Reply)> {
+    let one = async |(drop, user): (u64, u64)| {
+        let mut answers = Vec::new();
+        for turn in 0_u64.. {
+            if stop.load(Ordering::SeqCst) {
+                break;
+            }
+            let reply = if (turn + user).is_multiple_of(5) {
+                server.enter(&path(drop), user).await
+            } else {
+                server.poll(&path(drop), user).await
+            };
+            answers.push((Instant::now(), drop, user, reply));
+            sleep(Duration::from_millis(200)).await;
+        }
+        answers
+    };
+    let everybody: Vec<(u64, u64)> =
+        drops.iter().flat_map(|drop| people.clone().map(move |user| (*drop, user))).collect();
+    let at_once = everybody.len();
+    let all: Vec<Vec<_>> = stream::iter(everybody).map(one).buffer_unordered(at_once).collect().await;
+    all.into_iter().flatten().collect()
+}
+
+fn is_degraded(reply: &Reply) -> bool {
+    reply.header("x-virtual-queue-degraded").is_some()
+}
+
+async fn gauge(server: &Server, line: &str) -> bool {
+    server.get("/metrics").await.text.lines().any(|found| found == line)
+}
+
+#[tokio::test]
+async fn targets_of_three_masters_queue_buy_and_switch_as_on_one() {
+    let cluster = cluster(false);
+    let server = serve(&cluster, &[("VQ_FLAGS__VIRTUAL_QUEUE_ENABLED", "false")]);
+    let drops = [0, 1, 2].map(|master| cluster.drop_at(master, 100));
+    assert_eq!(server.enter(&path(drops[0]), 1).await.state(), "DIRECT_ADMITTED", "the flag is off");
+    let rule = json!({ "enabled": true, "reason": "the sale" });
+    assert_eq!(server.set_flag(rule).await.status, 200);
+    let other = serve(&cluster, &[("VQ_FLAGS__VIRTUAL_QUEUE_ENABLED", "false")]);
+    let moves: Vec<Moves> = cluster.masters.iter().map(Moves::watch).collect();
+    for drop in drops {
+        enter_all(&server, drop, 10).await;
+        assert_eq!(other.poll(&path(drop), 10).await.position(), Some(10), "the other replica knows rule and place");
+    }
+    for drop in drops {
+        let pass = server.await_pass(&path(drop), 1, Duration::from_secs(6)).await;
+        assert_eq!(other.poll(&path(drop), 1).await.pass(), Some(pass.clone()));
+        assert_eq!(server.order(drop, 1, Some(&pass)).await.status, 201);
+        assert_eq!(other.order(drop, 1, Some(&pass)).await.refusal().0, 403, "once");
+        assert_eq!(server.leave(&path(drop), 10).await.status, 204);
+        let stats = other.stats(&path(drop)).await;
+        assert_eq!((&stats["entered"], &stats["left"], &stats["consumed"]), (&10.into(), &1.into(), &1.into()));
+    }
+    // Seats are locked and orders counted by the shop, at masters of their own.
+    let event = server.enter("ticketing-event/7", 5).await;
+    assert_eq!(event.position(), Some(1), "{event:?}");
+    let pass = server.await_pass("ticketing-event/7", 5, Duration::from_secs(6)).await;
+    assert_eq!(server.select(7, 5, Some(&pass), &["A1", "A2"]).await.status, 200);
+    assert_eq!(server.get("/health/ready").await.body["redis"], "ok");
+    assert_eq!(server.set_flag(json!({ "enabled": false, "reason": "over" })).await.status, 200);
+    let since = Instant::now();
+    while other.enter(&path(drops[1]), 50).await.state() != "DIRECT_ADMITTED" {
+        assert!(since.elapsed() < Duration::from_secs(3), "a change is everywhere within 3 s");
+        sleep(Duration::from_millis(50)).await;
+    }
+    for ((moves, drop), master) in moves.into_iter().zip(drops).zip(&cluster.masters) {
+        let moves = moves.of(&label(drop));
+        assert!(moves.len() >= 2, "{drop} was pumped: {moves:?}");
+        assert_never_more_than(&moves, BATCH, TICK_MS);
+        invariants::assert_hold(master);
+    }
+    server.assert_tells_no_secret().await;
+}
+
+/// Moves the slot of a drop from one master to another, one key at a time.
+async fn migrate(cluster: &Cluster, slot: u16, from: usize, to: usize, pause: Duration) {
+    let (mut source, mut target) = (cluster.masters[from].connection(), cluster.masters[to].connection());
+    let (source_id, target_id): (String, String) =
+        (ask(&mut source, &["CLUSTER", "MYID"]), ask(&mut target, &["CLUSTER", "MYID"]));
+    let slot = slot.to_string();
+    let () = ask(&mut target, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id]);
+    let () = ask(&mut source, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id]);
+    sleep(pause).await;
+    loop {
+        let keys: Vec<String> = ask(&mut source, &["CLUSTER", "GETKEYSINSLOT", &slot, "1"]);
+        let Some(key) = keys.first() else { break };
+        let port = cluster.masters[to].port().to_string();
+        let _: String = ask(&mut source, &["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+        sleep(pause).await;
+    }
+    let () = ask(&mut target, &["CLUSTER", "SETSLOT", &slot, "NODE", &target_id]);
+    let () = ask(&mut source, &["CLUSTER", "SETSLOT", &slot, "NODE", &target_id]);
+}
+
+#[tokio::test]
+async fn a_slot_that_moves_under_traffic_is_no_outage_and_loses_nobody() {
+    let cluster = cluster(false);
+    let server = serve(&cluster, &[IN_EARNEST]);
+    let (moving, still) = (cluster.drop_at(0, 100), cluster.drop_at(1, 100));
+    let slot: u16 =
+        ask(&mut cluster.masters[0].connection(), &["CLUSTER", "KEYSLOT", &format!("queue:{{{}}}:seq", label(moving))]);
+    for drop in [moving, still] {
+        enter_all(&server, drop, 100).await;
+    }
+    let moves: Vec<Moves> = cluster.masters.iter().map(Moves::watch).collect();
+    let stop = AtomicBool::new(false);
+    let fault = async {
+        sleep(Duration::from_secs(2)).await;
+        let began = Instant::now();
+        migrate(&cluster, slot, 0, 2, Duration::from_millis(100)).await;
+        let took = began.elapsed();
+        sleep(Duration::from_secs(3)).await;
+        stop.store(true, Ordering::SeqCst);
+        (began, took)
+    };
+    let watch_the_breaker = async {
+        while !stop.load(Ordering::SeqCst) {
+            assert!(gauge(&server, "virtual_queue_redis_breaker_open 0").await, "no outage: {}", server.log());
+            assert_eq!(server.get("/health/ready").await.body["redis"], "ok");
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let drops = [moving, still];
+    let (answers, (began, took), ()) = tokio::join!(crowd(&server, &drops, 61..=100, &stop), fault, watch_the_breaker);
+    let blind = |of: u64| answers.iter().filter(|(_, drop, _, reply)| *drop == of && is_degraded(reply)).count();
+    let [of_moving, of_still] = [blind(moving), blind(still)];
+    println!(
+        "the slot moved in {took:?}; of {} answers {of_moving} without numbers, and {of_still} about the other drop",
+        answers.len()
+    );
+    // A busy machine may cost somebody an answer in time now and then.
+    assert!(of_moving > 0 && of_still * 10 < of_moving, "the slot that moved and no other");
+    for (at, drop, user, reply) in &answers {
+        assert_eq!(reply.status, 200, "{drop} {user}: {reply:?}");
+        assert!(reply.took < Duration::from_secs(1), "{drop} {user}: {reply:?}");
+        assert_ne!(reply.state(), "DIRECT_ADMITTED", "{drop} {user} at {:?}", at.duration_since(began));
+        assert!(
+            is_degraded(reply) || reply.state() == "ADMITTED" || reply.position() == Some(*user),
+            "{drop} {user}: {reply:?}"
+        );
+        assert!(!is_degraded(reply) || *at <= began + took + Duration::from_millis(500), "only meanwhile: {reply:?}");
+    }
+    assert!(!server.log().contains("redis counts as away"), "{}", server.log());
+    let newcomer = server.enter(&path(moving), 500).await;
+    assert_eq!(newcomer.position(), Some(101), "the next number is the next number: {newcomer:?}");
+    for user in 1..=100 {
+        let reply = answered(&server, moving, user).await;
+        assert!(reply.state() == "ADMITTED" || reply.position() == Some(user), "{user}: {reply:?}");
+    }
+    assert_eq!(server.stats(&path(moving)).await["evicted"], 0);
+    // What MIGRATE carries over is no move of the mark.
+    let mut all: Vec<(u64, u64)> = moves.into_iter().flat_map(|moves| moves.of(&label(moving))).collect();
+    all.sort_unstable();
+    all.dedup();
+    println!("batches (ms of Redis, people): {all:?}");
+    assert!(all.len() >= 4, "it goes on ticking");
+    assert_never_more_than(&all, BATCH, TICK_MS);
+    cluster.masters.iter().for_each(invariants::assert_hold);
+}
+
+#[tokio::test]
+#[ignore = "long: ./test.sh --faults"]
+async fn a_master_of_a_cluster_killed_degrades_its_own_targets_alone_until_its_replica_takes_over() {
+    let mut cluster = cluster(true);
+    let server = serve(&cluster, &[IN_EARNEST]);
+    // The one with the list of active targets.
+    let active: u16 = ask(&mut cluster.masters[0].connection(), &["CLUSTER", "KEYSLOT", "queue:active"]);
+    let hit = RANGES.iter().position(|(first, last)| (*first..=*last).contains(&active)).expect("one has it");
+    let (safe, other) = ((hit + 1) % 3, (hit + 2) % 3);
+    let drops = [hit, safe, other].map(|master| cluster.drop_at(master, 100));
+    for drop in drops {
+        enter_all(&server, drop, 100).await;
+    }
+    for (master, replica) in cluster.masters.iter().zip(&cluster.replicas) {
+        let offset = info(master, "master_repl_offset");
+        while info(replica, "slave_repl_offset") < offset {
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let mut moves: Vec<Moves> = cluster.masters.iter().map(Moves::watch).collect();
+    moves.push(Moves::watch(&cluster.replicas[hit]));
+    let newcomers = cluster.drop_at(safe, 5000);
+    let stop = AtomicBool::new(false);
+    let fault = async {
+        sleep(Duration::from_millis(2500)).await;
+        cluster.masters[hit].kill9();
+        let killed = Instant::now();
+        // A new target of a master that lives: the list is away, and that is no outage of this one.
+        while !is_degraded(&server.poll(&path(drops[0]), 100).await) {
+            assert!(killed.elapsed() < Duration::from_secs(1));
+            sleep(Duration::from_millis(10)).await;
+        }
+        let reply = server.enter(&path(newcomers), 1).await;
+        assert_eq!((reply.state(), reply.position()), ("WAITING", Some(1)), "{reply:?}");
+        assert_eq!(server.get("/health/ready").await.body["redis"], "degraded");
+        while is_degraded(&server.poll(&path(drops[0]), 90_000).await) {
+            assert!(killed.elapsed() < Duration::from_secs(15));
+            sleep(Duration::from_millis(20)).await;
+        }
+        let again = killed.elapsed();
+        sleep(Duration::from_secs(3)).await;
+        stop.store(true, Ordering::SeqCst);
+        (killed, again)
+    };
+    let (answers, (killed, again)) = tokio::join!(crowd(&server, &drops, 81..=100, &stop), fault);
+    println!("queueing again {again:?} after the kill");
+    for (at, drop, user, reply) in &answers {
+        assert_eq!(reply.status, 200, "{drop} {user}: {reply:?}");
+        assert!(reply.took < Duration::from_secs(1), "{drop} {user}: {reply:?}");
+        let after = at.saturating_duration_since(killed);
+        let opened = reply.state() == "DIRECT_ADMITTED";
+        assert!(*drop == drops[0] || !opened, "{drop} {user} {after:?} after the kill: {reply:?}");
+    }
+    for drop in drops {
+        for user in 1..=80 {
+            let reply = answered(&server, drop, user).await;
+            assert_eq!(reply.status, 200, "{drop} {user}: {reply:?}");
+            assert!(reply.state() == "ADMITTED" || reply.position() == Some(user), "{drop} {user}: {reply:?}");
+        }
+        assert_eq!(server.stats(&path(drop)).await["evicted"], 0);
+    }
+    server.await_pass(&path(newcomers), 1, Duration::from_secs(6)).await;
+    // Back as a replica: nothing changes. (What was not in its configuration it has forgotten.)
+    cluster.masters[hit].restart();
+    let_in(&cluster.masters[hit]);
+    let since = Instant::now();
+    while info(&cluster.masters[hit], "role") != "slave" || cluster_info(&cluster.masters[hit], "cluster_state") != "ok"
+    {
+        assert!(since.elapsed() < Duration::from_secs(20), "it comes back as a replica");
+        assert!(!is_degraded(&answered(&server, drops[0], 80).await));
+        sleep(Duration::from_millis(100)).await;
+    }
+    // And by hand the old one is made the master again, while the other lives on.
+    let (since, mut blind) = (Instant::now(), 0);
+    while info(&cluster.masters[hit], "role") != "master" || since.elapsed() < Duration::from_secs(4) {
+        assert!(since.elapsed() < Duration::from_secs(20), "it is made the master");
+        // Refused until it has caught up, and given up where the others do not agree in time.
+        if info(&cluster.masters[hit], "role") == "slave" && info(&cluster.masters[hit], "master_link_status") == "up" {
+            let () = ask(&mut cluster.masters[hit].connection(), &["CLUSTER", "FAILOVER"]);
+        }
+        let reply = server.poll(&path(drops[0]), 80).await;
+        assert!(["WAITING", "ADMITTED"].contains(&reply.state()), "no outage: {reply:?}");
+        blind += usize::from(is_degraded(&reply));
+        sleep(Duration::from_millis(50)).await;
+    }
+    println!("{blind} answers without numbers while it was made the master again");
+    assert!(!is_degraded(&answered(&server, drops[0], 80).await));
+    let mut all: Vec<(u64, u64)> = Vec::new();
+    for (at, moves) in moves.into_iter().enumerate() {
+        // The killed one and its replica are about the first drop, the others about their own.
+        let drop = if at == safe {
+            drops[1]
+        } else if at == other {
+            drops[2]
+        } else {
+            drops[0]
+        };
+        let found = moves.of(&label(drop));
+        assert_never_more_than(&found, BATCH, TICK_MS);
+        if drop == drops[0] {
+            all.extend(found);
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    println!("batches of the one that was hit (ms of Redis, people): {all:?}");
+    assert_never_more_than(&all, BATCH, TICK_MS);
+    cluster.masters.iter().for_each(invariants::assert_hold);
+}
