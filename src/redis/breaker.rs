@@ -263,7 +263,7 @@ mod tests {
         let breaker = breaker();
         breaker.replaced(true, Duration::from_secs(1), || ());
         assert_eq!(breaker.state(), State::Closed, "nobody is without");
-        assert_eq!(breaker.lost_at(), Some(Duration::from_secs(6)), "others may tick at the old one for a second");
+        assert_eq!(breaker.lost_at(), Some(Duration::from_secs(8)), "others may tick at the old one for a second");
         let before = breaker.alarms();
         breaker.replaced(false, Duration::from_secs(1), || ());
         breaker.close(before);
@@ -274,7 +274,7 @@ mod tests {
         let away = self::breaker();
         away.open("reset");
         away.replaced(true, Duration::from_secs(1), || ());
-        assert_eq!(away.lost_at(), Some(Duration::from_secs(5)), "it was away: nobody ticks there");
+        assert_eq!(away.lost_at(), Some(Duration::from_secs(7)), "it was away: nobody ticks there");
         assert_eq!(away.lost_within(Duration::from_secs(2)), Some(Duration::from_secs(2)));
         assert_eq!(away.lost_within(Duration::ZERO), None);
     }
