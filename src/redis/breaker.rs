@@ -128,8 +128,12 @@ impl Breaker {
         self.probe_now.notify_one();
     }
 
-    /// How long it still is until the last loss is `quiet` ago; none where it is already.
+    /// How long it still is until the last loss is `quiet` ago; none where it is already, or nothing is to be waited for.
     pub(super) fn lost_within(&self, quiet: Duration) -> Option<Duration> {
+        // A loss may lie ahead: see `replaced`.
+        if quiet.is_zero() {
+            return None;
+        }
         (self.lost_at()? + quiet).checked_sub(self.clock.monotonic()).filter(|rest| !rest.is_zero())
     }
 
@@ -264,6 +268,8 @@ mod tests {
         breaker.replaced(true, Duration::from_secs(1), || ());
         assert_eq!(breaker.state(), State::Closed, "nobody is without");
         assert_eq!(breaker.lost_at(), Some(Duration::from_secs(8)), "others may tick at the old one for a second");
+        assert_eq!(breaker.lost_within(Duration::from_secs(2)), Some(Duration::from_secs(3)));
+        assert_eq!(breaker.lost_within(Duration::ZERO), None, "who waits for no loss waits for none ahead either");
         let before = breaker.alarms();
         breaker.replaced(false, Duration::from_secs(1), || ());
         breaker.close(before);

@@ -264,8 +264,7 @@ impl VirtualQueueStore for RedisStore {
 
     async fn advance_admission(&self, target: QueueTarget) -> Result<Tick, StoreError> {
         // A failover may have lost the last batch: after losing the master the first one waits a whole tick of ours.
-        let tick = Duration::from_millis(self.shared.rules.pacing.tick_ms);
-        match self.shared.pooled_after(tick, &scripts::ADMIT, target, [], reply::tick).await {
+        match self.shared.pooled_after(self.shared.quiet_after_loss(), &scripts::ADMIT, target, [], reply::tick).await {
             Err(Failure::JustLost(rest)) => Ok(Tick::NotYet(rest)),
             answer => Ok(answer?),
         }

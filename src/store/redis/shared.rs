@@ -113,6 +113,14 @@ impl Shared {
         self.understood(asked, read(&reply))
     }
 
+    /// How long after a loss no batch goes: a tick. In a time made by a test nothing is lost that it does not lose itself.
+    pub(super) fn quiet_after_loss(&self) -> Duration {
+        match self.test_time {
+            Some(_) => Duration::ZERO,
+            None => Duration::from_millis(self.rules.pacing.tick_ms),
+        }
+    }
+
     pub(super) fn lease_ms(&self) -> u64 {
         self.rules.lease_ms
     }
