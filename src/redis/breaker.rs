@@ -4,7 +4,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -14,6 +14,14 @@ use tokio::sync::{Notify, watch};
 
 use super::failure::Failure;
 use crate::{clock::StoreClock, metrics::Metrics};
+
+/// Open again so soon after it closed, and Redis keeps changing its mind: at the very edge of its memory, every buffer
+/// that is freed makes room for a moment.
+const SOON: Duration = Duration::from_secs(10);
+/// How long Redis must have been without fault then. Doubles each time.
+const FIRST_HOLD: Duration = Duration::from_millis(500);
+/// And no longer than this: queueing resumes within 3 s of the end of any fault.
+const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
 /// What is known of Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +41,19 @@ pub struct Breaker {
     /// Reports of an outage so far, also those that found it open.
     alarms: AtomicU64,
     lost_at: Mutex<Option<Duration>>,
+    mind: Mutex<Mind>,
     probe_now: Notify,
     clock: StoreClock,
     metrics: Arc<Metrics>,
+}
+
+/// How steady Redis is; times on [`StoreClock::monotonic`].
+#[derive(Debug, Default)]
+struct Mind {
+    alarmed_at: Duration,
+    closed_at: Option<Duration>,
+    /// How long it must be without fault before the breaker closes.
+    hold: Duration,
 }
 
 impl Breaker {
@@ -46,6 +64,7 @@ impl Breaker {
             state: watch::Sender::new(State::Open),
             alarms: AtomicU64::new(0),
             lost_at: Mutex::new(None),
+            mind: Mutex::default(),
             probe_now: Notify::new(),
             clock,
             metrics,
@@ -86,8 +105,14 @@ impl Breaker {
     /// Redis is away.
     pub fn open(&self, cause: &str) {
         let is_first = self.alarms.fetch_add(1, Ordering::SeqCst) == 0;
+        let now = self.clock.monotonic();
+        self.mind().alarmed_at = now;
         let was = self.change(|_| State::Open);
         if was != State::Open {
+            let mut mind = self.mind();
+            let again = mind.closed_at.is_some_and(|at| now < at + SOON);
+            mind.hold = if again { (mind.hold * 2).clamp(FIRST_HOLD, LONGEST_HOLD) } else { Duration::ZERO };
+            drop(mind);
             self.note_lost();
             self.probe_now.notify_one();
         }
@@ -147,14 +172,25 @@ impl Breaker {
         self.alarms.load(Ordering::SeqCst)
     }
 
+    /// Whether a good probe is enough to close it: not where Redis has changed its mind lately, until it is steady.
+    pub(super) fn may_close(&self) -> bool {
+        let mind = self.mind();
+        self.state() != State::Open || self.clock.monotonic() >= mind.alarmed_at + mind.hold
+    }
+
     /// Redis took the probe's write, begun when there were so many alarms; a later alarm is the newer news.
     pub(super) fn close(&self, alarms_before: u64) {
+        if !self.may_close() {
+            return;
+        }
         // Before the change, so that no tick comes in between.
         if self.state() == State::Open {
             self.note_lost();
         }
         let was = self.change(|state| if self.alarms() == alarms_before { State::Closed } else { state });
         if was != State::Closed && self.alarms() == alarms_before {
+            // Having come for the first time says nothing about how steady it is.
+            self.mind().closed_at = (alarms_before > 0).then(|| self.clock.monotonic());
             tracing::info!("redis answers");
         }
     }
@@ -169,6 +205,10 @@ impl Breaker {
     pub async fn reached(&self, wanted: State) {
         // The sender is our own: it cannot be gone.
         let _ = self.state.subscribe().wait_for(|state| *state == wanted).await;
+    }
+
+    fn mind(&self) -> MutexGuard<'_, Mind> {
+        self.mind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, next: impl Fn(State) -> State) -> State {
@@ -200,7 +240,10 @@ impl Drop for Breaker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{clock::FakeClock, redis::failure::Moving};
+    use crate::{
+        clock::{Clock, FakeClock},
+        redis::failure::Moving,
+    };
 
     fn breaker_and_clock() -> (Breaker, Arc<FakeClock>) {
         let clock = FakeClock::at(5_000);
@@ -300,5 +343,46 @@ mod tests {
         assert!(shown());
         one.close(2);
         assert!(!shown());
+    }
+
+    /// Time passes, a probe a step of 250 ms, until one closes it; how long that took.
+    fn closes_after(breaker: &Breaker, clock: &FakeClock) -> Duration {
+        let began = clock.monotonic();
+        while breaker.state() == State::Open {
+            breaker.close(breaker.alarms());
+            clock.advance(Duration::from_millis(250));
+        }
+        clock.monotonic() - began - Duration::from_millis(250)
+    }
+
+    #[test]
+    fn a_redis_that_keeps_changing_its_mind_must_be_steady_for_longer_and_longer() {
+        let clock = FakeClock::at(5_000);
+        let breaker = Breaker::new(StoreClock::new(clock.clone()), Arc::new(Metrics::new()));
+        let mut waited = Vec::new();
+        for _ in 0..6 {
+            waited.push(closes_after(&breaker, &clock).as_millis());
+            breaker.open("OOM");
+        }
+        assert_eq!(waited, [0, 0, 500, 1000, 2000, 2000], "the first time it comes, the first outage, and on");
+        clock.advance(Duration::from_millis(1_900));
+        breaker.open("OOM");
+        clock.advance(Duration::from_millis(1_900));
+        breaker.close(breaker.alarms());
+        assert_eq!(breaker.state(), State::Open, "without fault since the last alarm, that is");
+    }
+
+    #[test]
+    fn whoever_was_steady_for_long_enough_is_believed_at_once_again() {
+        let clock = FakeClock::at(5_000);
+        let breaker = Breaker::new(StoreClock::new(clock.clone()), Arc::new(Metrics::new()));
+        for _ in 0..4 {
+            closes_after(&breaker, &clock);
+            breaker.open("OOM");
+        }
+        closes_after(&breaker, &clock);
+        clock.advance(SOON);
+        breaker.open("the connection was cut");
+        assert_eq!(closes_after(&breaker, &clock), Duration::ZERO);
     }
 }

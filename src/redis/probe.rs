@@ -82,6 +82,9 @@ impl Probe {
                 return;
             }
         }
+        if !self.breaker.may_close() {
+            return;
+        }
         // One that was in use when the breaker opened may still have answers to come that nobody waits for.
         if was_open || !hot_answers {
             if !was_open {
