@@ -6,7 +6,8 @@ cd "$(dirname "$0")"
 run=()
 case "$*" in
     "") ;;
-    --faults) run=(-- --include-ignored) ;;
+    # A thread more than cores: the first test of all sleeps for ten minutes (tests/it/away.rs), beside the others.
+    --faults) run=(-- --include-ignored --test-threads $(($(nproc) + 1))) ;;
     *)
         echo "test.sh: unknown argument: $* (it takes --faults or none)" >&2
         exit 2

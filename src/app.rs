@@ -17,7 +17,7 @@ use self::{
     listen::{Listening, Shop, listen},
 };
 use crate::{
-    actors::{Directory, MetricsActor, PumpParts, StopPumps},
+    actors::{MetricsActor, PumpParts, PumpWatch, StopPumps},
     clock::StoreClock,
     config::{Config, StoreKind},
     demo_shop::{self, Database, EmbeddedStockGate, RedisStockGate, ShopService, StockGate},
@@ -69,7 +69,7 @@ pub struct App {
     key_watch: JoinHandle<()>,
     replica: Replica,
     store: Arc<dyn VirtualQueueStore>,
-    pumps: Addr<Directory>,
+    pumps: Addr<PumpWatch>,
     pump_thread: Arbiter,
     service: Arc<VirtualQueueService>,
 }
@@ -273,7 +273,7 @@ fn start_pumps(
     clock: &StoreClock,
     metrics: &Arc<Metrics>,
     service: &Arc<VirtualQueueService>,
-) -> Addr<Directory> {
+) -> Addr<PumpWatch> {
     let reports = MetricsActor::start_in_arbiter(&thread.handle(), {
         let metrics = metrics.clone();
         |_| MetricsActor::new(metrics)
@@ -289,7 +289,7 @@ fn start_pumps(
         reports,
     };
     let service = service.clone();
-    Directory::start_in_arbiter(&thread.handle(), |_| Directory::new(parts, service))
+    PumpWatch::start_in_arbiter(&thread.handle(), |_| PumpWatch::begin(parts, service))
 }
 
 fn gate(

@@ -104,6 +104,10 @@ pub enum RestartCause {
     Gone,
     /// Its last tick finished too long ago.
     Frozen,
+    /// The directory was gone, and all actors were started again.
+    Directory,
+    /// The metrics actor was gone or took no more reports, and all were started again.
+    Metrics,
 }
 
 impl RestartCause {
@@ -111,6 +115,8 @@ impl RestartCause {
         match self {
             Self::Gone => "gone",
             Self::Frozen => "frozen",
+            Self::Directory => "directory",
+            Self::Metrics => "metrics",
         }
     }
 }

@@ -12,10 +12,7 @@ use actix::{
 };
 use futures_util::FutureExt;
 
-use super::{
-    AdmissionActor, PumpParts, TargetEnded,
-    admission::{Health, StopTicking},
-};
+use super::{AdmissionActor, PumpParts, TargetEnded, admission::Health};
 use crate::{domain::QueueTarget, metrics::RestartCause, service::VirtualQueueService, store::StoreError};
 
 /// How often the active targets are read.
@@ -23,6 +20,8 @@ const REFRESH_EVERY: Duration = Duration::from_secs(1);
 /// A tick that ended longer ago than the configured tick and this hangs. With [`REFRESH_EVERY`] on top, admission goes
 /// on within two ticks of two seconds.
 const FROZEN_AFTER: Duration = Duration::from_secs(1);
+/// How far apart targets begin that would begin together.
+const STAGGER: Duration = Duration::from_millis(1);
 
 /// Keeps one [`AdmissionActor`] for each active target.
 pub struct Directory {
@@ -35,6 +34,14 @@ pub struct Directory {
 struct Pump {
     address: Addr<AdmissionActor>,
     health: Arc<Health>,
+}
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        // Also where the directory panics: no actor ticks on that nobody looks after. No message is needed, so it does
+        // not matter whether one that hangs has room for it.
+        self.health.replace();
+    }
 }
 
 impl Directory {
@@ -51,35 +58,36 @@ impl Directory {
         self.pumps.retain(|target, pump| {
             let is_wanted = wanted.contains(target);
             if !is_wanted && !pump.health.has_ended() {
-                // A mailbox that takes no more belongs to an actor that hangs: it ends after its tick.
-                pump.health.replace();
-                let _ = pump.address.try_send(StopTicking);
                 let _ = parts.reports.try_send(TargetEnded(*target));
             }
             is_wanted
         });
+        let mut lost = None;
         for target in wanted {
-            match self.pumps.get(&target) {
-                None => self.start(target),
-                Some(pump) if pump.health.has_ended() => self.start(target),
-                Some(pump) if !pump.address.connected() => {
-                    tracing::error!(%target, "an admission actor is gone; starting another");
-                    self.parts.metrics.pump_restarted(RestartCause::Gone);
-                    self.start(target);
-                }
+            let cause = match self.pumps.get(&target) {
+                None => None,
+                Some(pump) if pump.health.has_ended() => None,
+                Some(pump) if !pump.address.connected() => Some(RestartCause::Gone),
                 Some(pump) if pump.health.since_last_tick(now) > self.parts.tick + FROZEN_AFTER => {
-                    tracing::error!(%target, "an admission actor hangs; starting another");
-                    self.parts.metrics.pump_restarted(RestartCause::Frozen);
-                    pump.health.replace();
-                    self.start(target);
+                    Some(RestartCause::Frozen)
                 }
-                Some(_) => {}
+                Some(_) => continue,
+            };
+            if let Some(cause) = cause {
+                self.parts.metrics.pump_restarted(cause);
+                let (_, _, count) = lost.get_or_insert((target, cause, 0));
+                *count += 1;
             }
+            self.start(target);
+        }
+        // A machine that is too busy may lose a thousand at a time.
+        if let Some((target, cause, count)) = lost {
+            tracing::error!(count, example = %target, ?cause, "admission actors hang or are gone; starting others");
         }
     }
 
     fn start(&mut self, target: QueueTarget) {
-        let (actor, health) = AdmissionActor::new(target, self.parts.clone());
+        let (actor, health) = AdmissionActor::new(target, self.parts.clone(), STAGGER * self.pumps.len() as u32);
         self.pumps.insert(target, Pump { address: actor.start(), health });
     }
 }

@@ -49,6 +49,17 @@ pub struct TickReport {
 #[rtype(result = "()")]
 pub struct TargetEnded(pub QueueTarget);
 
+/// Is anybody there? Does nothing.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub(super) struct AreYouThere;
+
+impl Handler<AreYouThere> for MetricsActor {
+    type Result = ();
+
+    fn handle(&mut self, _: AreYouThere, _: &mut Self::Context) {}
+}
+
 impl Handler<TickReport> for MetricsActor {
     type Result = ();
 

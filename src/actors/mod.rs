@@ -6,15 +6,17 @@
 //! so that a queue that is switched on again finds its pace.
 //!
 //! Known trap: actix's `Supervisor` does not survive a panic (the mailbox stays closed). Here every future is guarded,
-//! and the directory starts a new actor where one is gone or frozen.
+//! the directory starts a new actor where one is gone or frozen, and [`PumpWatch`] a new directory.
 
 mod admission;
 mod directory;
 mod metrics;
+mod watch;
 
 pub use admission::AdmissionActor;
 pub use directory::{Directory, Refresh, StopPumps};
 pub use metrics::{MetricsActor, TargetEnded, TickReport};
+pub use watch::PumpWatch;
 
 use std::{sync::Arc, time::Duration};
 

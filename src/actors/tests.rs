@@ -3,18 +3,20 @@
 
 use std::time::Duration;
 
-use actix::{Actor, Addr};
+use actix::{Actor, Addr, AsyncContext, Handler, WrapFuture};
 
 use super::*;
 use crate::{
     config::Config,
     domain::{Pacing, QueueTarget, QueueTargetType, UserId},
     flags::{FeatureFlagEvaluator, Reach},
+    redis::test_server::TestServer,
     service::{ServiceParts, VirtualQueueService},
     store::{
-        QueueRules, StoreError, TickLock,
+        QueueRules, StoreError, TickLock, VirtualQueueStore,
         embedded::EmbeddedStore,
         faulty::{FaultyStore, Mood},
+        redis::RedisStore,
     },
     token::Keyring,
 };
@@ -41,7 +43,8 @@ impl FeatureFlagEvaluator for On {
 struct Pumps {
     store: Arc<FaultyStore>,
     metrics: Arc<Metrics>,
-    directory: Addr<Directory>,
+    watch: Addr<PumpWatch>,
+    reports: Addr<MetricsActor>,
 }
 
 fn rules() -> QueueRules {
@@ -57,6 +60,10 @@ fn store(clock: &StoreClock) -> Arc<EmbeddedStore> {
 
 impl Pumps {
     fn on(inner: Arc<EmbeddedStore>, clock: StoreClock, owner: &str) -> Self {
+        Self::at_pace(TICK, inner, clock, owner)
+    }
+
+    fn at_pace(tick: Duration, inner: Arc<dyn VirtualQueueStore>, clock: StoreClock, owner: &str) -> Self {
         let store = FaultyStore::before(inner);
         let metrics = Arc::new(Metrics::new());
         let parts = ServiceParts {
@@ -72,11 +79,12 @@ impl Pumps {
             clock,
             metrics: metrics.clone(),
             owner: owner.into(),
-            tick: TICK,
+            tick,
             max_evict_per_tick: 1000,
             reports: MetricsActor::new(metrics.clone()).start(),
         };
-        Self { store, metrics, directory: Directory::new(parts, service).start() }
+        let reports = parts.reports.clone();
+        Self { store, metrics, watch: PumpWatch::begin(parts, service).start(), reports }
     }
 
     fn alone() -> (Self, Arc<EmbeddedStore>) {
@@ -218,10 +226,129 @@ async fn stopped_pumps_stay_stopped() {
     let (pumps, store) = Pumps::alone();
     crowd(&store, 1000).await;
     assert!(within(TAKEOVER, || async { mark(&store).await >= 10 }).await);
-    pumps.directory.send(StopPumps).await.unwrap();
+    pumps.watch.send(StopPumps).await.unwrap();
     tokio::time::sleep(TICK).await;
     let before = mark(&store).await;
     tokio::time::sleep(TICK * 4).await;
     assert_eq!(mark(&store).await, before);
-    assert!(!pumps.directory.connected());
+    assert!(!pumps.watch.connected());
+}
+
+/// Harm for an actor.
+#[derive(Debug, Clone, Copy, actix::Message)]
+#[rtype(result = "()")]
+enum Harm {
+    Panic,
+    Hang,
+}
+
+impl Handler<Harm> for MetricsActor {
+    type Result = ();
+
+    fn handle(&mut self, harm: Harm, ctx: &mut Self::Context) {
+        match harm {
+            Harm::Panic => panic!("as told"),
+            Harm::Hang => ctx.wait(std::future::pending::<()>().into_actor(self)),
+        }
+    }
+}
+
+impl Handler<Harm> for Directory {
+    type Result = ();
+
+    fn handle(&mut self, _: Harm, _: &mut Self::Context) {
+        panic!("as told");
+    }
+}
+
+impl Handler<Harm> for PumpWatch {
+    type Result = ();
+
+    fn handle(&mut self, harm: Harm, _: &mut Self::Context) {
+        self.directory().do_send(harm);
+    }
+}
+
+/// A crowd is pumped, something is done, and then: admission goes on, the cause was counted, new targets are found too,
+/// and everything is pumped once and not twice.
+async fn goes_on_after(cause: &str, harm: impl AsyncFnOnce(&Pumps)) {
+    let (pumps, store) = Pumps::alone();
+    crowd(&store, 1000).await;
+    assert!(within(TAKEOVER, || async { mark(&store).await >= 10 }).await);
+    harm(&pumps).await;
+    let before = mark(&store).await;
+    assert!(within(TICK * 4, || async { mark(&store).await >= before + 10 }).await, "at once");
+    let series = format!(r#"virtual_queue_pump_restarts_total{{cause="{cause}"}}"#);
+    assert!(within(TAKEOVER, || async { pumps.counted(&series) == 1 }).await, "counted");
+    let before = mark(&store).await;
+    assert!(within(TICK * 6, || async { mark(&store).await >= before + 20 }).await, "and for good");
+    let other = QueueTarget::new(QueueTargetType::TicketingEvent, 7).unwrap();
+    store.register_active(other, None).await.unwrap();
+    store.enter_if_absent(other, UserId::try_from(1).unwrap()).await.unwrap();
+    let of_other = || async { store.stats(other).await.unwrap().admitted_through };
+    assert!(within(TAKEOVER, || async { of_other().await == 1 }).await, "new targets are found");
+    let calls = pumps.store.calls();
+    tokio::time::sleep(TICK * 10).await;
+    let calls = pumps.store.calls() - calls;
+    assert!(calls <= 2 * 11 * 4, "a lock, a sweep, a batch, the gauges a tick and target, and not twice: {calls}");
+    assert_eq!(pumps.counted(&series), 1, "once");
+}
+
+#[actix_rt::test]
+async fn a_directory_that_panics_is_replaced_and_admission_goes_on() {
+    goes_on_after("directory", async |pumps| pumps.watch.send(Harm::Panic).await.unwrap()).await;
+}
+
+#[actix_rt::test]
+async fn a_metrics_actor_that_panics_is_replaced_and_admission_goes_on() {
+    goes_on_after("metrics", async |pumps| assert!(pumps.reports.send(Harm::Panic).await.is_err())).await;
+}
+
+#[actix_rt::test]
+async fn a_metrics_actor_whose_mailbox_is_full_is_replaced_and_admission_goes_on() {
+    goes_on_after("metrics", async |pumps| {
+        pumps.reports.send(Harm::Hang).await.unwrap();
+        while pumps.reports.try_send(TargetEnded(drop_42())).is_ok() {}
+    })
+    .await;
+}
+
+#[actix_rt::test]
+#[ignore = "long: ./test.sh --faults"]
+#[expect(clippy::print_stdout, reason = "tells what it measured")]
+async fn on_a_real_redis_a_tick_that_panics_or_hangs_delays_admission_by_less_than_two_ticks() {
+    let tick = Duration::from_secs(2);
+    let (server, clock, metrics) = (TestServer::start(), StoreClock::system(), Arc::new(Metrics::new()));
+    let rules = QueueRules::from_config(&Config::parse_default());
+    let store = RedisStore::connect(&server.config(), rules, clock.clone(), metrics).await.unwrap();
+    let pumps = Pumps::at_pace(tick, store.clone(), clock.clone(), "real");
+    store.register_active(drop_42(), None).await.unwrap();
+    for id in 1..=1000 {
+        store.enter_if_absent(drop_42(), UserId::try_from(id).unwrap()).await.unwrap();
+    }
+    let batch_after = async |mark: u64| {
+        while store.stats(drop_42()).await.unwrap().admitted_through <= mark {
+            assert!(clock.monotonic() < Duration::from_secs(60), "no batch after {mark}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        (store.stats(drop_42()).await.unwrap().admitted_through, clock.monotonic())
+    };
+    let (mut mark, mut at) = batch_after(0).await;
+    let faults = [
+        (Mood::Panic, r#"virtual_queue_tick_errors_total{how="panic"}"#),
+        (Mood::Hang, r#"virtual_queue_pump_restarts_total{cause="frozen"}"#),
+    ];
+    for (mood, counter) in faults {
+        let what = format!("{mood:?}");
+        pumps.store.be(mood);
+        // The tick that was due has met it.
+        tokio::time::sleep(tick + Duration::from_millis(50)).await;
+        pumps.store.be(Mood::Answer);
+        let (next_mark, next_at) = batch_after(mark).await;
+        println!("{what}: from batch to batch {:?}, of a tick of {tick:?}", next_at - at);
+        assert!(next_at - at < tick * 5 / 2, "{what}");
+        assert_eq!(next_mark - mark, 100, "one batch, and not the one that was lost too");
+        assert_eq!(pumps.counted(counter), 1, "{what}");
+        (mark, at) = (next_mark, next_at);
+    }
 }

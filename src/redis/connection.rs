@@ -15,7 +15,7 @@ use ::redis::{
 };
 use bb8_redis::{RedisConnectionManager, bb8};
 use secrecy::ExposeSecret;
-use tokio::{runtime::Handle, time::timeout};
+use tokio::{runtime::Handle, sync::Mutex, time::timeout};
 
 use super::{
     failure::Failure,
@@ -27,6 +27,10 @@ use crate::{
     config::{NodeAddress, RedisConfig},
     metrics::Metrics,
 };
+
+/// So long a connection of the pool that has just answered is used without asking it again: a thousand pumps would else
+/// queue up for a few connections, and the flag behind them.
+const TRUSTED_FOR: Duration = Duration::from_millis(100);
 
 /// A pool of connections for what nobody waits for.
 pub type Pool = bb8::Pool<RedisConnectionManager>;
@@ -120,6 +124,8 @@ pub(super) struct Link {
     address: Option<NodeAddress>,
     client: Client,
     pool: Pool,
+    /// A connection of the pool, and when it answered, on [`StoreClock::monotonic`].
+    lately: Mutex<Option<(MultiplexedConnection, Duration)>>,
     hot: RwLock<Option<Hot>>,
 }
 
@@ -132,7 +138,7 @@ impl Link {
             .connection_timeout(setup.connect_limit)
             .test_on_check_out(true)
             .build_unchecked(RedisConnectionManager::new(info.clone())?);
-        Ok(Self { address, client: Client::open(info)?, pool, hot: RwLock::new(None) })
+        Ok(Self { address, client: Client::open(info)?, pool, lately: Mutex::new(None), hot: RwLock::new(None) })
     }
 
     /// Where it leads; none: to the server in `redis.url`.
@@ -148,6 +154,36 @@ impl Link {
     /// Use it on the runtime of the setup: bb8 makes connections where it is asked.
     pub(super) fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// A connection of the pool that answers, or did a moment ago. It is shared: calls on it are pipelined. On the runtime
+    /// of the setup.
+    pub(super) async fn answering(&self, setup: &Setup) -> Result<MultiplexedConnection, Failure> {
+        let found = timeout(setup.connect_limit, async {
+            let mut lately = self.lately.lock().await;
+            let now = setup.clock.monotonic();
+            if let Some((connection, at)) = &*lately
+                && now < *at + TRUSTED_FOR
+            {
+                return Ok(connection.clone());
+            }
+            let connection = self.pool.get().await?.clone();
+            *lately = Some((connection.clone(), now));
+            Ok(connection)
+        });
+        match found.await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(bb8::RunError::User(error))) => Err(Failure::of(&error)),
+            Ok(Err(bb8::RunError::TimedOut)) | Err(_) => Err(Failure::TimedOut),
+        }
+    }
+
+    /// A call on the connection that answered lately has failed.
+    pub(super) fn doubt_lately(&self) {
+        // Held by somebody else: then another is being fetched already.
+        if let Ok(mut lately) = self.lately.try_lock() {
+            *lately = None;
+        }
     }
 
     /// The hot connection, if there is one.

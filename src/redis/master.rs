@@ -148,18 +148,22 @@ impl Master {
                     this.breaker.learn(failure);
                 }
             };
-            let mut connection = match link.pool().get().await {
-                Ok(connection) => connection.clone(),
-                Err(bb8::RunError::TimedOut) => return Err(Failure::TimedOut),
-                Err(bb8::RunError::User(error)) => return Err(Failure::of(&error)).inspect_err(learn),
-            };
+            let mut connection = link.answering(&this.setup).await.inspect_err(|failure| {
+                // Waiting for a connection says nothing about Redis.
+                if *failure != Failure::TimedOut {
+                    learn(failure);
+                }
+            })?;
             if let Some(rest) = this.breaker.lost_within(quiet) {
                 return Err(Failure::JustLost(rest));
             }
             let asked = this.setup.clock.monotonic();
             let made = timeout(limit, call.make(&mut connection, asking)).await;
             let result = made.map_or(Err(Failure::TimedOut), |reply| reply.map_err(|error| Failure::of(&error)));
-            result.map(|reply| (reply, asked)).inspect_err(learn)
+            result.map(|reply| (reply, asked)).inspect_err(|failure| {
+                link.doubt_lately();
+                learn(failure);
+            })
         })
         .await
     }

@@ -15,7 +15,10 @@ fn every_test_that_the_failure_modes_name_is_there() {
     let named: Vec<(&str, &str)> = text
         .split('`')
         .filter_map(|word| word.split_once("::"))
-        .filter(|(module, _)| ["outages", "outage_modes", "redis_tls", "replica_faults", "settings"].contains(module))
+        .filter(|(module, _)| {
+            ["away", "many_targets", "outages", "outage_modes", "redis_tls", "replica_faults", "settings"]
+                .contains(module)
+        })
         .collect();
     assert!(named.len() > 15, "{named:?}");
     for (module, test) in named {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and tells what it measured")]
 
+mod away;
 mod bad_input;
 mod browser;
 mod cluster;
@@ -16,6 +17,7 @@ mod invariants;
 mod layers;
 mod life;
 mod load_shedding;
+mod many_targets;
 mod nginx;
 mod outage_modes;
 mod outages;

@@ -1,7 +1,10 @@
 //! Redis dies, hangs, stalls, comes back: nobody loses a place, no purchase is blocked.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -14,21 +17,26 @@ use crate::{
     server::{DROP, Reply, Server},
 };
 
+/// How many poll when Redis dies.
+const CROWD: u64 = 500;
+
 /// `serve` with the budget buyers have in earnest.
 fn serve(redis: &RedisServer, settings: &[(&str, &str)]) -> Server {
     Server::serve(redis, &[&[("VQ_REDIS__COMMAND_TIMEOUT_MS", "200")], settings].concat())
 }
 
-/// People 1..=`people` keep polling, each again when the last answer is there, until told to stop; every answer.
-async fn crowd(server: &Server, people: u64, stop: &AtomicBool) -> Vec<(Instant, Reply)> {
+/// People 1..=`people` keep polling, each again `pause` after the last answer, until told to stop; every answer.
+async fn crowd(server: &Server, people: u64, pause: Duration, stop: &AtomicBool) -> Vec<(Instant, Reply)> {
     let one = async |user: u64| {
         let mut answers = Vec::new();
+        // Not all at the same moment, as people do not.
+        sleep(pause * user as u32 / people as u32).await;
         while !stop.load(Ordering::SeqCst) {
             // Now and then somebody comes again, which is as good as polling.
             let reply =
                 if user.is_multiple_of(5) { server.enter(DROP, user).await } else { server.poll(DROP, user).await };
             answers.push((Instant::now(), reply));
-            sleep(Duration::from_millis(250)).await;
+            sleep(pause).await;
         }
         answers
     };
@@ -70,7 +78,7 @@ async fn an_outage_is_no_line_of_the_log_a_purchase() {
 async fn redis_killed_under_load_blocks_nobody_and_queueing_resumes_by_itself() {
     let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let server = serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1"), ("VQ_LOG__LEVEL", "info")]);
-    enter_all(&server, 300).await;
+    enter_all(&server, CROWD).await;
     let stop = AtomicBool::new(false);
     let fault = async {
         sleep(Duration::from_secs(1)).await;
@@ -86,6 +94,8 @@ async fn redis_killed_under_load_blocks_nobody_and_queueing_resumes_by_itself() 
         assert!(bought.took < Duration::from_secs(1), "{bought:?}");
         let ready = server.get("/health/ready").await;
         assert_eq!((ready.status, &ready.body["redis"]), (200, &"degraded".into()));
+        let metrics = server.get("/metrics").await.text;
+        assert!(metrics.contains("virtual_queue_redis_breaker_open 1"));
         redis.restart();
         let back = Instant::now();
         let queueing = loop {
@@ -100,17 +110,32 @@ async fn redis_killed_under_load_blocks_nobody_and_queueing_resumes_by_itself() 
         stop.store(true, Ordering::SeqCst);
         (killed, back, queueing)
     };
-    let (answers, (killed, back, queueing)) = tokio::join!(crowd(&server, 300, &stop), fault);
+    let (answers, (killed, back, queueing)) = tokio::join!(crowd(&server, CROWD, Duration::from_secs(1), &stop), fault);
     assert!(answers.iter().all(|(_, reply)| reply.status == 200), "no 5xx, nobody lost");
     let slowest = answers.iter().map(|(_, reply)| reply.took).max().unwrap();
-    let away: Vec<Duration> =
-        answers.iter().filter(|(at, _)| *at > killed && *at < back).map(|(_, reply)| reply.took).collect();
+    // By when they were asked: from the kill on, and once a second has gone and everybody knows.
+    let asked_after = |after: Instant| -> Vec<Duration> {
+        let of_outage = answers.iter().filter(|(at, reply)| *at - reply.took >= after && *at < back);
+        of_outage.map(|(_, reply)| reply.took).collect()
+    };
+    let (from_the_kill, known) = (asked_after(killed), asked_after(killed + Duration::from_secs(1)));
+    let under_way: Vec<Duration> = answers
+        .iter()
+        .filter(|(at, reply)| *at - reply.took < killed && *at >= killed)
+        .map(|(_, reply)| reply.took)
+        .collect();
     println!(
-        "{} answers while Redis was away, p50 {:?}, p99 {:?}, slowest of all {slowest:?}; queueing again {queueing:?} \
-         after its return",
-        away.len(),
-        percentile(away.clone(), 0.5),
-        percentile(away, 0.99)
+        "{CROWD} people: {} answers asked for before the kill and given after it, slowest {:?}; {} asked for while Redis \
+         was away, p50 {:?}, p99 {:?}; {} of them once the breaker was open, p50 {:?}, p99 {:?}; slowest of all \
+         {slowest:?}; queueing again {queueing:?} after its return",
+        under_way.len(),
+        under_way.iter().max(),
+        from_the_kill.len(),
+        percentile(from_the_kill.clone(), 0.5),
+        percentile(from_the_kill, 0.99),
+        known.len(),
+        percentile(known.clone(), 0.5),
+        percentile(known, 0.99),
     );
     assert!(slowest < Duration::from_secs(1), "{slowest:?}");
     // Everybody was let through meanwhile, and comes back to the pass from then.
@@ -119,12 +144,13 @@ async fn redis_killed_under_load_blocks_nobody_and_queueing_resumes_by_itself() 
         assert!(handed_over.elapsed() < Duration::from_secs(3));
         sleep(Duration::from_millis(50)).await;
     }
-    for user in (30..=300).step_by(30) {
+    for user in (30..=CROWD).step_by(30) {
         assert_eq!(server.poll(DROP, user).await.state(), "ADMITTED");
     }
     let metrics = server.get("/metrics").await.text;
     assert!(metrics.contains(r#"virtual_queue_redis_degraded_total{operation="status"}"#), "{metrics}");
     let lines = server.log().lines().filter(|line| line.contains("WARN") || line.contains("ERROR")).count();
+    println!("{lines} warnings or errors in the log");
     assert!(lines < 20, "a line a change of state, not one a request: {lines}");
     server.assert_tells_no_secret().await;
     invariants::assert_hold(&redis);
@@ -146,7 +172,7 @@ async fn a_stall_of_400_ms_lets_nobody_in() {
         sleep(Duration::from_millis(700)).await;
         stop.store(true, Ordering::SeqCst);
     };
-    let (answers, ()) = tokio::join!(crowd(&server, 100, &stop), fault);
+    let (answers, ()) = tokio::join!(crowd(&server, 100, Duration::from_millis(250), &stop), fault);
     assert!(answers.iter().all(|(_, reply)| reply.status == 200 && reply.state() == "WAITING"));
     let blind = answers.iter().filter(|(_, reply)| reply.position().is_none()).count();
     assert!(blind > 0, "the stall was noticed");
@@ -256,5 +282,65 @@ async fn without_redis_at_the_start_people_go_through_and_queue_once_it_is_there
         assert!(back.elapsed() < Duration::from_secs(3));
         sleep(Duration::from_millis(50)).await;
     }
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn a_redis_at_the_edge_of_its_memory_does_not_make_the_breaker_flap() {
+    let redis = RedisServer::start_with(&["--maxmemory-policy", "noeviction"]);
+    let server = serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1"), ("VQ_LOG__LEVEL", "info")]);
+    enter_all(&server, 50).await;
+    let mut connection = redis.connection();
+    let used: String = redis::cmd("INFO").arg("memory").query(&mut connection).unwrap();
+    let used = used.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    let limit = used.trim().parse::<u64>().unwrap() + 4_000_000;
+    redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(limit).exec(&mut connection).unwrap();
+    // Full, then room for a moment, then full again, some three times a second.
+    let over = Arc::new(AtomicBool::new(false));
+    let others = std::thread::spawn({
+        let over = over.clone();
+        move || {
+            let fill = |connection: &mut redis::Connection, key: &str, bytes: usize| {
+                let text = "x".repeat(bytes);
+                let mut set = |at| redis::cmd("SET").arg(format!("{key}:{at}")).arg(&text).exec(connection);
+                (0..).find(|at| set(*at).is_err()).expect("it takes no more")
+            };
+            let mut changes = 0;
+            while !over.load(Ordering::SeqCst) {
+                // Small ones last, or else there would be room for other small writes.
+                let large = fill(&mut connection, "large", 50_000);
+                let small = fill(&mut connection, "small", 500);
+                changes += 1;
+                std::thread::sleep(Duration::from_millis(150));
+                let small = (0..small).map(|at| format!("small:{at}"));
+                let keys: Vec<String> = small.chain([format!("large:{}", large - 1)]).collect();
+                redis::cmd("DEL").arg(keys).exec(&mut connection).unwrap();
+                std::thread::sleep(Duration::from_millis(150));
+            }
+            redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0).exec(&mut connection).unwrap();
+            changes
+        }
+    });
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(10) {
+        let reply = server.poll(DROP, 20 + since.elapsed().as_millis() as u64 % 30).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert!(reply.took < Duration::from_secs(1), "{reply:?}");
+        sleep(Duration::from_millis(20)).await;
+    }
+    over.store(true, Ordering::SeqCst);
+    let changes = others.join().unwrap();
+    let freed = Instant::now();
+    while server.poll(DROP, 50).await.header("x-virtual-queue-degraded").is_some() {
+        assert!(freed.elapsed() < Duration::from_secs(3));
+        sleep(Duration::from_millis(20)).await;
+    }
+    let openings = server.log().lines().filter(|line| line.contains("redis counts as away")).count();
+    println!(
+        "redis was full {changes} times in 10 s, the breaker opened {openings} times; queueing again {:?} after",
+        freed.elapsed()
+    );
+    assert!(changes >= 10, "the fault is there at all: {changes}");
+    assert!((1..=8).contains(&openings), "{openings}: {}", server.log());
     invariants::assert_hold(&redis);
 }

@@ -75,7 +75,9 @@ impl Server {
         let mut env: HashMap<&str, &str> =
             HashMap::from([("VQ_SERVER__PORT", "0"), ("VQ_ADMIN__TOKEN", ADMIN), ("VQ_LOG__LEVEL", "debug")]);
         env.extend(settings.iter().copied());
-        let mut child = Command::new(env!("CARGO_BIN_EXE_virtual-queue"))
+        // Figures are those of a release build, where one is named.
+        let program = std::env::var_os("SERVER_UNDER_TEST").unwrap_or(env!("CARGO_BIN_EXE_virtual-queue").into());
+        let mut child = Command::new(program)
             .arg(command)
             .envs(env)
             .stdin(Stdio::null())
@@ -148,6 +150,15 @@ impl Server {
     fn signal(&self, signal: &str) {
         let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status().expect("kill(1)");
         assert!(done.success(), "kill {signal}: {done}");
+    }
+
+    /// Processor time it has used.
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it is running");
+        // The name in brackets may hold anything; user and system time are the 12th and 13th field after it, in
+        // hundredths of a second on every Linux.
+        let after = stat.rsplit_once(") ").expect("a name").1;
+        after.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<f64>().expect("a number") / 100.0).sum()
     }
 
     /// Waits for its end.

@@ -1,0 +1,70 @@
+//! Who looks after those who look after the pumps.
+
+use std::{sync::Arc, time::Duration};
+
+use actix::{Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, AtomicResponse, Context, Handler, WrapFuture};
+
+use super::{Directory, MetricsActor, PumpParts, StopPumps, metrics::AreYouThere};
+use crate::{metrics::RestartCause, service::VirtualQueueService};
+
+/// How often it looks.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Starts the [`Directory`] and the [`MetricsActor`], and again should one of them be gone: actix ends an actor that
+/// panics. Does nothing else, so that nothing can go wrong here.
+pub struct PumpWatch {
+    parts: PumpParts,
+    service: Arc<VirtualQueueService>,
+    directory: Addr<Directory>,
+}
+
+impl PumpWatch {
+    /// The watch, with everything it watches running, on the calling arbiter.
+    pub fn begin(parts: PumpParts, service: Arc<VirtualQueueService>) -> Self {
+        let directory = Directory::new(parts.clone(), service.clone()).start();
+        Self { parts, service, directory }
+    }
+
+    fn look(&mut self) {
+        // One that takes no more messages hangs, which comes to the same.
+        if self.parts.reports.try_send(AreYouThere).is_err() {
+            tracing::error!("the metrics actor is gone; starting another");
+            self.parts.reports = MetricsActor::new(self.parts.metrics.clone()).start();
+            self.restart(RestartCause::Metrics);
+        } else if !self.directory.connected() {
+            tracing::error!("the directory of the pumps is gone; starting another");
+            self.restart(RestartCause::Directory);
+        }
+    }
+
+    /// Another directory with pumps of its own. Those of the one before end after the tick under way.
+    fn restart(&mut self, cause: RestartCause) {
+        self.parts.metrics.pump_restarted(cause);
+        let before =
+            std::mem::replace(&mut self.directory, Directory::new(self.parts.clone(), self.service.clone()).start());
+        let _ = before.try_send(StopPumps);
+    }
+
+    #[cfg(test)]
+    pub(super) fn directory(&self) -> Addr<Directory> {
+        self.directory.clone()
+    }
+}
+
+impl Actor for PumpWatch {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.run_interval(LOOK_EVERY, |watch, _| watch.look());
+    }
+}
+
+impl Handler<StopPumps> for PumpWatch {
+    type Result = AtomicResponse<Self, ()>;
+
+    fn handle(&mut self, _: StopPumps, _: &mut Self::Context) -> Self::Result {
+        let stopped = self.directory.send(StopPumps).into_actor(self);
+        // An error means that it is gone, and its pumps with it.
+        AtomicResponse::new(Box::pin(stopped.map(|_, _, ctx| ctx.stop())))
+    }
+}
