@@ -224,8 +224,9 @@ async fn away_and_back(away: Duration, settings: &[(&str, &str)], tick_ms: u64, 
     redis.kill9();
     sleep(away).await;
     redis.restart();
+    let back = Instant::now();
     let moves = Moves::watch(&redis);
-    let until = Instant::now() + watch_after;
+    let until = back + watch_after;
     let mut evicted = Vec::new();
     while Instant::now() < until {
         let answers: Vec<(u64, Reply)> = stream::iter(1..=400u64)
@@ -233,13 +234,14 @@ async fn away_and_back(away: Duration, settings: &[(&str, &str)], tick_ms: u64, 
             .buffer_unordered(32)
             .collect()
             .await;
-        evicted.extend(answers.iter().filter(|(_, reply)| reply.status != 200).map(|(user, _)| *user));
+        let lost = answers.iter().filter(|(_, reply)| reply.status != 200);
+        evicted.extend(lost.map(|(user, reply)| (back.elapsed(), *user, reply.status, reply.code().to_owned())));
         for (user, reply) in answers.iter().filter(|(_, reply)| reply.position().is_some()) {
             assert_eq!(reply.position(), Some(*user), "numbers as before");
         }
         sleep(Duration::from_millis(500)).await;
     }
-    assert!(evicted.is_empty(), "{evicted:?} polled again and lost the place");
+    assert!(evicted.is_empty(), "{evicted:?} polled again and lost the place: {}", server.log());
     let stats = server.stats(DROP).await;
     assert_eq!(stats["evicted"], 0);
     assert!(stats["admittedThrough"].as_u64().unwrap() > moved_before, "admission goes on");
