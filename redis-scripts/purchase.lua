@@ -14,22 +14,35 @@
 assert(#ARGV >= 13 and #ARGV % 4 == 1, 'purchase takes lease_ms, then user, expiry, nonce, what for each purchase')
 
 local GRANTED, SPENT, IN_USE, EXPIRED, NOTHING, CONSUMED, DIRECT_CONSUMED = 1, 2, 3, 4, 5, 6, 7
+-- Small hashes of short values Redis keeps as lists, and reads them from the front. With this a value is over 64 bytes long,
+-- and the hash is a table.
+local PADDING = '         '
 local lease_until = string.format('%.0f', now + tonumber(ARGV[9]))
-local new_floor = now_s + token_ttl_s
+local new_floor = string.format('%.0f', now_s + token_ttl_s)
 local alive = redis.call('EXISTS', seq) == 1
 
 -- What is known of each person, read once; the calls below see what those before them did.
-local users, floor_of, claim_of, pass_of = {}, {}, {}, {}
+local users, spenders, floor_of, claim_of, pass_of = {}, {}, {}, {}, {}
 for i = 10, #ARGV, 4 do
   users[#users + 1] = ARGV[i]
+  if alive and ARGV[i + 3] == 'spent' then
+    spenders[#spenders + 1] = ARGV[i]
+  end
 end
 local read_floors, read_claims = redis.call('ZMSCORE', floors, unpack(users)), redis.call('HMGET', claims, unpack(users))
-local read_passes = redis.call('ZMSCORE', passes, unpack(users))
 for i, user in ipairs(users) do
   floor_of[user], claim_of[user] = tonumber(read_floors[i]) or 0, read_claims[i]
-  pass_of[user] = alive and tonumber(read_passes[i])
+end
+if #spenders > 0 then
+  for i, expiry in ipairs(redis.call('ZMSCORE', passes, unpack(spenders))) do
+    pass_of[spenders[i]] = tonumber(expiry)
+  end
 end
 local raised, reclaimed, used, direct_consumed = {}, {}, {}, 0
+
+local function holds(user, nonce)
+  return claim_of[user] and string.sub(claim_of[user], 1, #nonce + 1) == nonce .. ' '
+end
 
 local function claim(user, expiry, nonce)
   if tonumber(expiry) <= floor_of[user] then
@@ -38,28 +51,27 @@ local function claim(user, expiry, nonce)
   if tonumber(expiry) <= now_s then
     return EXPIRED
   end
-  if claim_of[user] then
-    local holder, held_until = string.match(claim_of[user], '^(%S+) %d+ (%d+)$')
-    if holder ~= nonce and tonumber(held_until) > now then
-      return IN_USE
-    end
+  if claim_of[user] and not holds(user, nonce) and tonumber(string.match(claim_of[user], ' (%d+)$')) > now then
+    return IN_USE
   end
-  claim_of[user] = nonce .. ' ' .. expiry .. ' ' .. lease_until
+  claim_of[user] = nonce .. PADDING .. expiry .. ' ' .. lease_until
   reclaimed[user] = true
   return GRANTED
 end
 
-local function settle(user, expiry, nonce, is_spent)
-  if claim_of[user] and string.match(claim_of[user], '^(%S+) ') == nonce then
+local function settle(user, expiry_text, nonce, is_spent)
+  local expiry = tonumber(expiry_text)
+  if holds(user, nonce) then
     claim_of[user] = false
     reclaimed[user] = true
   end
   if not is_spent or expiry <= floor_of[user] then
     return NOTHING
   end
-  local floor = math.max(expiry, new_floor)
+  local floor_text = expiry > tonumber(new_floor) and expiry_text or new_floor
+  local floor = tonumber(floor_text)
   floor_of[user] = floor
-  raised[#raised + 1], raised[#raised + 2] = floor, user
+  raised[#raised + 1], raised[#raised + 2] = floor_text, user
   if pass_of[user] and pass_of[user] <= floor then
     pass_of[user] = nil
     used[#used + 1] = user
@@ -76,7 +88,7 @@ local reply = { now }
 for i = 10, #ARGV, 4 do
   local user, expiry, nonce, what = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local is_claim = what == 'claim'
-  reply[#reply + 1] = is_claim and claim(user, expiry, nonce) or settle(user, tonumber(expiry), nonce, what == 'spent')
+  reply[#reply + 1] = is_claim and claim(user, expiry, nonce) or settle(user, expiry, nonce, what == 'spent')
 end
 
 local taken, ended = {}, {}

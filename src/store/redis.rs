@@ -188,7 +188,7 @@ impl VirtualQueueStore for RedisStore {
         expires_at: u64,
         nonce: &str,
     ) -> Result<Claim, StoreError> {
-        let purchase = Purchase { user, expires_at, nonce: nonce.to_owned(), ended: None };
+        let purchase = Purchase { user, expires_at, nonce: nonce.into(), ended: None };
         match self.purchases.ask(target, purchase).await? {
             Purchased::Claim(claim) => Ok(claim),
             Purchased::Settled(_) => Err(crossed()),
@@ -203,7 +203,7 @@ impl VirtualQueueStore for RedisStore {
         nonce: &str,
         how: Settlement,
     ) -> Result<Settled, StoreError> {
-        let purchase = Purchase { user, expires_at, nonce: nonce.to_owned(), ended: Some(how) };
+        let purchase = Purchase { user, expires_at, nonce: nonce.into(), ended: Some(how) };
         match self.purchases.ask(target, purchase).await? {
             Purchased::Settled(settled) => Ok(settled),
             Purchased::Claim(_) => Err(crossed()),
