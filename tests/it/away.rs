@@ -27,7 +27,7 @@ const LATE: u64 = 12;
 #[tokio::test]
 #[ignore = "long: ./test.sh --faults"]
 async fn redis_away_for_600_seconds_costs_nobody_the_place_and_gives_nobody_two() {
-    let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "no"]);
     let settings = [
         ("VQ_REDIS__COMMAND_TIMEOUT_MS", "200"),
         ("VQ_QUEUE__BATCH_SIZE", "1"),

@@ -15,7 +15,7 @@ use crate::{
 const IN_EARNEST: (&str, &str) = ("VQ_REDIS__COMMAND_TIMEOUT_MS", "200");
 
 fn durable() -> RedisServer {
-    RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"])
+    RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "no"])
 }
 
 async fn enter_all(server: &Server, people: u64) {

@@ -119,7 +119,7 @@ async fn two_thousand_buyers_with_passes_get_the_hundred_pieces_there_are() {
 
 #[tokio::test]
 async fn the_same_while_redis_is_killed_and_comes_back() {
-    let redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "no"]);
     let mut sale = Sale::open_on(redis, &[("VQ_REDIS__COMMAND_TIMEOUT_MS", "200")]);
     let database = sale.database();
     let sold = || orders(&database).0;

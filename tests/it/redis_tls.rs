@@ -104,7 +104,7 @@ fn refused(redis: &RedisServer) -> BTreeSet<String> {
 async fn a_user_with_the_documented_rights_is_enough() {
     let user = documented_user();
     let mut arguments = arguments_without(&user, "");
-    arguments.extend(["--appendonly", "yes", "--appendfsync", "always"]);
+    arguments.extend(["--appendonly", "yes", "--appendfsync", "no"]);
     let mut redis = RedisServer::start_with(&arguments);
     whole_life(&mut redis, &[]).await;
     assert_eq!(refused(&redis), BTreeSet::new());
@@ -114,7 +114,7 @@ async fn a_user_with_the_documented_rights_is_enough() {
 async fn everything_goes_over_tls_with_a_certificate_on_both_sides() {
     let (authority, user) = (Authority::new(), documented_user());
     let mut arguments = arguments_without(&user, "");
-    arguments.extend(["--appendonly", "yes", "--appendfsync", "always"]);
+    arguments.extend(["--appendonly", "yes", "--appendfsync", "no"]);
     let mut redis = RedisServer::start_with_tls(&authority, &arguments);
     let (ca, (cert, key)) = (authority.ca(), authority.issue("client", "extendedKeyUsage=clientAuth"));
     let files = [ca, cert, key].map(|file| file.to_str().unwrap().to_owned());
