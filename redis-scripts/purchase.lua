@@ -51,7 +51,9 @@ local function claim(user, expiry, nonce)
   if tonumber(expiry) <= now_s then
     return EXPIRED
   end
-  if claim_of[user] and not holds(user, nonce) and tonumber(string.match(claim_of[user], ' (%d+)$')) > now then
+  -- What somebody else wrote there holds nothing.
+  local held_until = claim_of[user] and tonumber(string.match(claim_of[user], ' (%d+)$')) or 0
+  if held_until > now and not holds(user, nonce) then
     return IN_USE
   end
   claim_of[user] = nonce .. PADDING .. expiry .. ' ' .. lease_until

@@ -63,6 +63,8 @@ pub struct App {
     address: SocketAddr,
     lifecycle: Arc<Lifecycle>,
     drain: Duration,
+    grace: Duration,
+    gate: EntryTokenGate,
     servers: Vec<Listening>,
     flag_loop: JoinHandle<()>,
     key_loop: JoinHandle<()>,
@@ -93,18 +95,23 @@ pub fn run(config: &Config, started: impl FnOnce(SocketAddr) -> io::Result<()>) 
     })
 }
 
-/// What works but is unwise: how the Redis of this configuration is set up, or that it could not be asked.
-pub fn warnings(config: &Config) -> Vec<String> {
+/// Tries what can be tried of this configuration without serving. Gives what works but is unwise: how its Redis is set
+/// up, or that it could not be asked.
+///
+/// # Errors
+/// [`StartError`], as [`App::start`] would fail.
+pub fn check(config: &Config) -> Result<Vec<String>, StartError> {
+    Identify::from_config(&config.identity, StoreClock::system())?;
     if config.store.kind == Some(StoreKind::Embedded) {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let (rules, clock, metrics) = (QueueRules::from_config(config), StoreClock::system(), Arc::new(Metrics::new()));
     actix_rt::System::new().block_on(async {
-        match RedisStore::connect(&config.redis, rules, clock, metrics).await {
-            Ok(store) if store.is_degraded() => vec![format!("redis at {} is away", config.redis.address())],
-            Ok(store) => store.server_warnings().await,
-            Err(error) => vec![error.to_string()],
+        let store = RedisStore::connect(&config.redis, rules, clock, metrics).await?;
+        if store.is_degraded() {
+            return Ok(vec![format!("redis at {} is away", config.redis.address())]);
         }
+        Ok(store.server_warnings().await)
     })
 }
 
@@ -180,6 +187,8 @@ impl App {
             address,
             lifecycle,
             drain,
+            grace: Duration::from_secs(config.server.shutdown_grace_seconds),
+            gate,
             servers,
             flag_loop,
             key_loop,
@@ -208,9 +217,14 @@ impl App {
         tracing::info!(signal, "ending: running requests get their time");
         self.lifecycle.draining();
         if signal == "SIGTERM" {
-            actix_rt::time::sleep(self.drain).await;
+            // Whoever asks again does not want to wait for a balancer.
+            let again = actix_rt::time::timeout(self.drain, signalled()).await;
+            if let Ok(signal) = again {
+                tracing::info!(signal = signal?, "ending now");
+            }
         }
-        futures_util::future::join_all(self.servers.into_iter().map(Listening::end)).await;
+        let (gate, grace) = (&self.gate, self.grace);
+        futures_util::future::join_all(self.servers.into_iter().map(|server| server.end(gate, grace))).await;
         let _ = self.pumps.send(StopPumps).await;
         self.pump_thread.stop();
         let _ = self.pump_thread.join();

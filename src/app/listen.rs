@@ -48,6 +48,9 @@ pub(super) enum Shop {
 /// is thrown away, and a purchase is nothing that a balancer may send again.
 const LAST_ARRIVALS: Duration = Duration::from_millis(200);
 
+/// What may lie ready for a client that reads slowly.
+const SEND_BUFFER: u32 = 256 * 1024;
+
 /// One server that listens.
 pub(super) struct Listening {
     /// Where.
@@ -61,13 +64,16 @@ pub(super) struct Listening {
 impl Listening {
     /// Takes no more connections, then lets what is under way end. Refused is better than accepted and cut off: whoever
     /// is refused can safely ask somebody else.
-    pub(super) async fn end(self) {
+    ///
+    /// Purchases are waited for by themselves, at most `grace`: one whose client has gone has no connection.
+    pub(super) async fn end(self, gate: &EntryTokenGate, grace: Duration) {
         // Else the server would wonder what has become of its socket.
         self.handle.pause().await;
         // Where the system does not do that with a socket that listens, stopping does.
         let _ = StdTcpStream::from(self.socket).shutdown(Shutdown::Both);
         tokio::time::sleep(LAST_ARRIVALS).await;
-        self.handle.stop(true).await;
+        let all_ended = tokio::time::timeout(grace, gate.purchases_have_ended()).await.is_ok();
+        self.handle.stop(all_ended).await;
         let _ = self.server.await;
     }
 }
@@ -135,7 +141,8 @@ where
     let (address, socket) = (listener.local_addr()?, listener.try_clone()?.into());
     let (keep_alive, head) =
         (Duration::from_secs(config.keep_alive_seconds), Duration::from_millis(config.client_request_timeout_ms));
-    let limits = ClientLimits { head, stall: Duration::from_secs(config.client_stall_timeout_seconds) };
+    let limits =
+        ClientLimits { head, idle: keep_alive, stall: Duration::from_secs(config.client_stall_timeout_seconds) };
     let builder = Server::build()
         .workers(workers)
         .max_concurrent_connections(connections)
@@ -186,6 +193,9 @@ fn bind_to(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { tokio::net::TcpSocket::new_v4() } else { tokio::net::TcpSocket::new_v6() }?;
     // After a restart connections of before may hold the port for a minute.
     socket.set_reuseaddr(true)?;
+    // Of a larger one the system tells only after a third has been taken that there is room again: a client that reads
+    // slowly would look like one that does not read.
+    socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.bind(address)?;
     socket.listen(backlog)?.into_std()
 }

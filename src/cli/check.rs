@@ -23,7 +23,14 @@ pub(super) fn run(config: Result<Config, String>, out: &mut impl Write, err: &mu
         let origin = setting.origin.as_ref().map(ToString::to_string).unwrap_or_default();
         writeln!(out, "{:<40} {value:<28} {origin}", setting.key)?;
     }
-    for warning in app::warnings(&config) {
+    let warnings = match app::check(&config) {
+        Ok(warnings) => warnings,
+        Err(mistake) => {
+            writeln!(err, "{mistake}")?;
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    for warning in warnings {
         writeln!(err, "warning: {warning}")?;
     }
     writeln!(out, "the configuration is usable")?;

@@ -30,7 +30,7 @@ fn the_default_file_holds_the_documented_defaults() {
     assert_eq!((config.server.host.as_str(), config.server.port), ("127.0.0.1", 8080));
     assert_eq!((config.server.workers, config.server.shutdown_grace_seconds), (0, 30));
     assert_eq!((config.server.backlog, config.server.max_connections), (4096, 25_000));
-    assert_eq!((config.server.keep_alive_seconds, config.server.client_request_timeout_ms), (5, 5_000));
+    assert_eq!((config.server.keep_alive_seconds, config.server.client_request_timeout_ms), (20, 5_000));
     assert_eq!(config.server.client_stall_timeout_seconds, 30);
     assert_eq!((config.server.management_port, config.store.kind), (None, None));
     assert_eq!((config.redis.connect_timeout_ms, config.redis.command_timeout_ms), (500, 200));
@@ -272,8 +272,8 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
         ("server.max_connections = 0", "server.max_connections: must be from 1 to 1000000, not 0"),
         ("server.keep_alive_seconds = 0", "server.keep_alive_seconds: must be from 1 to 3600, not 0"),
         (
-            "server.client_request_timeout_ms = 99",
-            "server.client_request_timeout_ms: must be from 100 to 600000, not 99",
+            "server.client_request_timeout_ms = 999",
+            "server.client_request_timeout_ms: must be from 1000 to 600000, not 999",
         ),
         (
             "server.client_stall_timeout_seconds = 0",

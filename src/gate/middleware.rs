@@ -19,6 +19,7 @@ use actix_web::{
 };
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{Semaphore, oneshot};
+use tokio_util::task::TaskTracker;
 
 use super::{
     body::{self, BODY_LIMIT},
@@ -68,6 +69,8 @@ pub struct EntryTokenGate {
     pub(super) retry_pause: Duration,
     body_limit: Duration,
     pub(super) retrying: Arc<Semaphore>,
+    /// From the claim until it is settled, whoever is still there to see it.
+    purchases: TaskTracker,
     shedding: Option<LoadShedding>,
 }
 
@@ -88,6 +91,7 @@ impl EntryTokenGate {
             retry_pause: RETRY_PAUSE,
             body_limit: BODY_LIMIT,
             retrying: Arc::new(Semaphore::new(MAX_RETRYING)),
+            purchases: TaskTracker::new(),
             shedding: None,
         }
     }
@@ -154,6 +158,13 @@ impl EntryTokenGate {
         self
     }
 
+    /// Waits until no purchase is under way, over all clones: for a server that ends. A client that went away took its
+    /// connection along, and not its purchase.
+    pub async fn purchases_have_ended(&self) {
+        self.purchases.close();
+        self.purchases.wait().await;
+    }
+
     /// Room for one more purchase call; `None`: there is none.
     fn admit_call(&self) -> Option<UnderWay> {
         match &self.shedding {
@@ -170,6 +181,7 @@ impl EntryTokenGate {
             lease: self.lease,
             retry_pause: self.retry_pause,
             retrying: self.retrying.clone(),
+            purchases: self.purchases.clone(),
         })
     }
 
@@ -241,10 +253,10 @@ where
         let purchase = purchase(self.shop.clone(), req, self.gate.single_use_of_passes(), pass, under_way);
         // A task of its own: a client that goes away ends the request, and not the purchase.
         let (answer, answered) = oneshot::channel();
-        actix_rt::spawn(async move {
+        actix_rt::spawn(self.gate.purchases.track_future(async move {
             // Nobody is there to take the answer when the client has gone.
             let _ = answer.send(purchase.await);
-        });
+        }));
         Box::pin(async move { answered.await.unwrap_or_else(|_| Err(shop_panicked())) })
     }
 }

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use actix_web::http::StatusCode;
 use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
 
 use super::refusal::Refusal;
 use crate::{
@@ -30,6 +31,8 @@ pub(super) struct SingleUse {
     pub(super) retry_pause: Duration,
     /// Settlements that may be waiting for another try at a time.
     pub(super) retrying: Arc<Semaphore>,
+    /// What a server that ends waits for.
+    pub(super) purchases: TaskTracker,
 }
 
 /// Settlements waiting for another try at a time: beyond, the lease alone frees the pass.
@@ -112,7 +115,8 @@ impl Claimed {
                 .max(Duration::from_secs(self.pass.expires_at.saturating_sub(self.with.clock.now_seconds()))),
         };
         let tries = worth_it.as_millis() / self.with.retry_pause.as_millis().max(1);
-        actix_rt::spawn(async move {
+        let purchases = self.with.purchases.clone();
+        actix_rt::spawn(purchases.track_future(async move {
             let _permit = permit;
             for _ in 0..tries {
                 tokio::time::sleep(self.with.retry_pause).await;
@@ -125,6 +129,6 @@ impl Claimed {
             } else {
                 tracing::warn!(target_id = %self.pass.target, ?how, "settling failed for good");
             }
-        });
+        }));
     }
 }

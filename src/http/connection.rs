@@ -30,6 +30,8 @@ use tokio::{
 pub struct ClientLimits {
     /// From the first byte of a request's head to its last.
     pub head: Duration,
+    /// For which a connection may be unused.
+    pub idle: Duration,
     /// For which a client takes nothing of an answer.
     pub stall: Duration,
 }
@@ -41,7 +43,7 @@ pub struct ClientStream {
     under_way: UnderWay,
     /// How many requests had begun when this was last read from: a quick one begins and ends between two looks.
     begun: u64,
-    head: Option<Pin<Box<Sleep>>>,
+    head: Option<Head>,
     stall: Option<Pin<Box<Sleep>>>,
 }
 
@@ -87,6 +89,23 @@ impl Drop for Begun {
     }
 }
 
+/// What was read while no request was under way.
+enum Head {
+    /// Once: the beginning of a head, or the last of a body whose answer came first. Then there may be nothing more for as
+    /// long as a connection may be unused.
+    Perhaps(Pin<Box<Sleep>>),
+    /// More: a head it is.
+    Surely(Pin<Box<Sleep>>),
+}
+
+impl Head {
+    fn over(&mut self) -> &mut Pin<Box<Sleep>> {
+        match self {
+            Self::Perhaps(over) | Self::Surely(over) => over,
+        }
+    }
+}
+
 /// Pending for longer than `limit` is an error.
 fn limited<T>(
     timer: &mut Option<Pin<Box<Sleep>>>,
@@ -116,11 +135,16 @@ impl AsyncRead for ClientStream {
         if requests.under_way.get() {
             return read;
         }
-        if into.filled().len() > before && this.head.is_none() {
-            this.head = Some(Box::pin(sleep(this.limits.head)));
+        if into.filled().len() > before {
+            let ClientLimits { head, idle, .. } = this.limits;
+            match &this.head {
+                None => this.head = Some(Head::Perhaps(Box::pin(sleep(head.max(idle))))),
+                Some(Head::Perhaps(_)) => this.head = Some(Head::Surely(Box::pin(sleep(head)))),
+                Some(Head::Surely(_)) => {}
+            }
         }
         // Also where there is something to read: it may be a byte a second.
-        match this.head.as_mut().map(|over| over.as_mut().poll(context)) {
+        match this.head.as_mut().map(|head| head.over().as_mut().poll(context)) {
             Some(Poll::Ready(())) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Some(Poll::Pending) | None => read,
         }

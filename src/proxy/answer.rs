@@ -97,12 +97,16 @@ impl MessageBody for ShopBody {
                         return Poll::Ready(Some(Ok(piece)));
                     }
                 }
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(CutAnswer::from(error).into()))),
+                Poll::Ready(Some(Err(error))) => {
+                    tracing::warn!(%error, "the shop broke off in the middle of an answer");
+                    return Poll::Ready(Some(Err(CutAnswer::from(error).into())));
+                }
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
                     let limit = this.longest_silence;
                     let silence = this.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
                     ready!(silence.as_mut().poll(cx));
+                    tracing::warn!("the shop fell silent in the middle of an answer");
                     return Poll::Ready(Some(Err(CutAnswer::Silent.into())));
                 }
             }

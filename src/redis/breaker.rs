@@ -189,8 +189,10 @@ impl Breaker {
         }
         let was = self.change(|state| if self.alarms() == alarms_before { State::Closed } else { state });
         if was != State::Closed && self.alarms() == alarms_before {
-            // Having come for the first time says nothing about how steady it is.
-            self.mind().closed_at = (alarms_before > 0).then(|| self.clock.monotonic());
+            // Having come for the first time says nothing about how steady it is, nor does a doubt that passed.
+            if was == State::Open && alarms_before > 0 {
+                self.mind().closed_at = Some(self.clock.monotonic());
+            }
             tracing::info!("redis answers");
         }
     }

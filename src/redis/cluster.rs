@@ -71,14 +71,15 @@ impl View {
             let mut parts = range.into_iter();
             let mut slot = || parts.next().and_then(|slot| from_redis_value::<u16>(slot).ok());
             let (Some(first), Some(last)) = (slot(), slot()) else { continue };
-            let nodes: Vec<NodeAddress> = parts.filter_map(|node| node_of(node, teller)).collect();
-            if let Some(master) = nodes.first()
+            // The master comes first; one that cannot be read is not the replica after it.
+            let nodes: Vec<Option<NodeAddress>> = parts.map(|node| node_of(node, teller)).collect();
+            if let Some(Some(master)) = nodes.first()
                 && first <= last
                 && last < SLOTS
             {
                 view.ranges.push((first, last, master.clone()));
             }
-            view.nodes.extend(nodes);
+            view.nodes.extend(nodes.into_iter().flatten());
         }
         view.ranges.sort_unstable();
         view

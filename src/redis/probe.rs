@@ -17,6 +17,7 @@ use super::{
     failure::Failure,
     keys,
     master::Master,
+    slots::Owned,
 };
 
 /// How long a probe's write may take.
@@ -72,7 +73,8 @@ impl Probe {
         match written {
             Ok(()) => {}
             // It answers, but has nothing of its own to write to: no news of whether it takes writes.
-            Err(Failure::Moving(_)) => return,
+            Err(Failure::Moving(_)) if matches!(master.owned(), Owned::Slots(_)) => return,
+            Err(Failure::Moving(_)) => return self.breaker.open("this redis is a node of a cluster: set redis.mode"),
             Err(_) if !master.is_current(&link) => return,
             Err(failure) => {
                 // A connection that was slow once may be one that leads nowhere.

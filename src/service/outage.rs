@@ -84,9 +84,8 @@ impl VirtualQueueService {
             Door::Open => let_through.pass(target, known, user, expires_at, now_s),
             Door::Throttled(throttle) => {
                 let now = self.parts.clock.monotonic();
-                // The last batch may have gone just before the store was lost, so the first share waits a tick.
                 let lost_at = self.parts.store.lost_at(target).unwrap_or_default().max(self.outage.began);
-                let slot = || now >= lost_at + self.outage.tick && throttle.take_slot(target, now);
+                let slot = || throttle.take_slot(target, lost_at, now);
                 let_through.pass_narrow(target, known, user, (expires_at, now_s), slot)
             }
         };

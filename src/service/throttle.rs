@@ -49,11 +49,15 @@ impl Throttle {
         self.lock().retain(|target, _| has_queue(*target));
     }
 
-    /// Takes a slot at this door, if one is free.
-    pub(super) fn take_slot(&self, target: QueueTarget, now: Duration) -> bool {
+    /// Takes a slot at this door, if one is free. The last batch may have gone just before the store was lost, so the first
+    /// share waits a tick from then: the configured one or the target's own, whichever is longer.
+    pub(super) fn take_slot(&self, target: QueueTarget, lost_at: Duration, now: Duration) -> bool {
         let mut doors = self.lock();
         let door = doors.entry(target).or_default();
         let Some(pace) = door.last_seen.unwrap_or(Some(self.configured)) else { return false };
+        if now < lost_at + Duration::from_millis(pace.tick_ms.max(self.configured.tick_ms)) {
+            return false;
+        }
         let (share, window) = share(pace, self.replicas);
         while door.recent.front().is_some_and(|(at, _)| *at + window <= now) {
             door.recent.pop_front();
@@ -103,7 +107,8 @@ mod tests {
     fn through(batch: u64, replicas: u64, asked: &[(u64, usize)]) -> Vec<u64> {
         let doors: Vec<Throttle> =
             (0..replicas).map(|_| Throttle::new(replicas, Pacing { batch, tick_ms: 2000 })).collect();
-        let took = |(at, replica): &&(u64, usize)| doors[replica % doors.len()].take_slot(target(42), ms(*at));
+        let took =
+            |(at, replica): &&(u64, usize)| doors[replica % doors.len()].take_slot(target(42), ms(0), ms(2000 + *at));
         asked.iter().filter(took).map(|(at, _)| *at).collect()
     }
 
@@ -135,6 +140,17 @@ mod tests {
     }
 
     #[test]
+    fn the_first_share_waits_a_tick_from_the_loss_the_targets_own_where_that_is_longer() {
+        let throttle = Throttle::new(1, Pacing { batch: 5, tick_ms: 2000 });
+        let take = |id, at| throttle.take_slot(target(id), ms(10_000), ms(at));
+        assert!(!take(1, 11_999) && take(1, 12_000));
+        let pacing = Pacing { batch: 5, tick_ms: 8000 };
+        let told = QueuePosition { seq: 1, ahead: 0, pacing, next_tick_in_ms: 0, paused: false, moving: true };
+        throttle.saw(target(2), &told);
+        assert!(!take(2, 17_999) && take(2, 18_000));
+    }
+
+    #[test]
     fn each_target_has_a_door_of_its_own_and_the_operators_pace() {
         let throttle = Throttle::new(3, Pacing { batch: 6, tick_ms: 2000 });
         let told = |batch, paused| QueuePosition {
@@ -145,7 +161,7 @@ mod tests {
             paused,
             moving: !paused,
         };
-        let slots = |id, at| (0..50).filter(|_| throttle.take_slot(target(id), ms(at))).count();
+        let slots = |id, at: u64| (0..50).filter(|_| throttle.take_slot(target(id), ms(0), ms(60_000 + at))).count();
         assert_eq!((slots(1, 0), slots(2, 0), slots(1, 1999), slots(1, 2000)), (2, 2, 0, 2));
         throttle.saw(target(1), &told(30, false));
         throttle.saw(target(2), &told(6, true));

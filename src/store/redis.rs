@@ -264,7 +264,8 @@ impl VirtualQueueStore for RedisStore {
 
     async fn advance_admission(&self, target: QueueTarget) -> Result<Tick, StoreError> {
         // A failover may have lost the last batch: after losing the master the first one waits a whole tick of ours.
-        match self.shared.pooled_after(self.shared.quiet_after_loss(), &scripts::ADMIT, target, [], reply::tick).await {
+        let quiet = self.shared.quiet_after_loss(self.settings.tick_ms(target));
+        match self.shared.pooled_after(quiet, &scripts::ADMIT, target, [], reply::tick).await {
             Err(Failure::JustLost(rest)) => Ok(Tick::NotYet(rest)),
             answer => Ok(answer?),
         }

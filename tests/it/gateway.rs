@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{io::AsyncWriteExt, time::Instant};
 use virtual_queue::{
     clock::StoreClock,
     domain::{QueueTarget, QueueTargetType, UserId},
@@ -15,6 +15,7 @@ use virtual_queue::{
 };
 
 use crate::{
+    redis_server::RedisServer,
     server::{SECRET, Server},
     upstream::{Raw, RawAnswer, Upstream},
 };
@@ -472,6 +473,31 @@ fn a_buyer_who_goes_away_has_bought_all_the_same() {
         assert!(answer.is_problem(409, "PASS_IN_USE"), "{answer:?}");
         assert!(Instant::now() < deadline, "it is settled");
     }
+    assert_eq!(upstream.take().len(), 1);
+}
+
+#[tokio::test]
+async fn a_purchase_whose_buyer_is_gone_is_settled_before_the_server_ends() {
+    let (arrived, came) = mpsc::channel();
+    let upstream = Upstream::answering(move |_, stream| {
+        arrived.send(()).unwrap();
+        std::thread::sleep(Duration::from_millis(1500));
+        stream.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok").is_ok()
+    });
+    let redis = RedisServer::start();
+    let settings = [("VQ_UPSTREAM__URL", upstream.url()), ("VQ_DEMO_SHOP__ENABLED", "false")];
+    let (mut server, other) = (Server::serve(&redis, &settings), Server::serve(&redis, &settings));
+    let pass = pass(7);
+    let mut buyer = tokio::net::TcpStream::connect(server.host_and_port()).await.unwrap();
+    buyer.write_all(&order(7, &pass, "{}")).await.unwrap();
+    came.recv_timeout(Duration::from_secs(5)).unwrap();
+    // Not merely closed: nothing of the connection is left.
+    buyer.set_zero_linger().unwrap();
+    drop(buyer);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.terminate();
+    assert!(server.wait().success());
+    assert!(buy(&other, 7, &pass).is_problem(403, "QUEUE_BYPASS_DENIED"), "it has bought");
     assert_eq!(upstream.take().len(), 1);
 }
 

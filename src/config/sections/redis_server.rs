@@ -125,6 +125,10 @@ impl RedisConfig {
                 if !has_nodes {
                     problems.add("redis.nodes", "must name the sentinels with redis.mode = \"sentinel\"");
                 }
+                if self.tls.ca_file.is_none() && self.url.expose_secret().starts_with("rediss://") {
+                    // They are asked in clear text, and the name they give is the name that the certificate must have.
+                    problems.add("redis.ca_file", "must be set with rediss:// and redis.mode = \"sentinel\"");
+                }
                 if self.sentinel_master.as_ref().is_none_or(String::is_empty) {
                     problems.add("redis.sentinel_master", "must be set with redis.mode = \"sentinel\"");
                 }

@@ -53,7 +53,7 @@ impl ServerConfig {
         problems.check_range("server.backlog", self.backlog.into(), 1..=65_535);
         problems.check_range("server.max_connections", self.max_connections as u64, 1..=1_000_000);
         problems.check_range("server.keep_alive_seconds", self.keep_alive_seconds, 1..=3600);
-        problems.check_range("server.client_request_timeout_ms", self.client_request_timeout_ms, 100..=600_000);
+        problems.check_range("server.client_request_timeout_ms", self.client_request_timeout_ms, 1000..=600_000);
         problems.check_range("server.client_stall_timeout_seconds", self.client_stall_timeout_seconds, 1..=3600);
         problems.check_range("server.shutdown_grace_seconds", self.shutdown_grace_seconds, 0..=3600);
         problems.check_range("server.drain_seconds", self.drain_seconds, 0..=3600);

@@ -88,6 +88,13 @@ impl KnownSettings {
         }
     }
 
+    /// The tick that an operator set for this target, ms.
+    pub(super) fn tick_ms(&self, target: QueueTarget) -> Option<u64> {
+        let known = self.known();
+        let (_, tick_ms) = known.get(&target)?.fields.iter().find(|(field, _)| field == "tick_ms")?;
+        tick_ms.parse().ok()
+    }
+
     /// Whether this target is known to have settings.
     pub(super) fn has(&self, target: QueueTarget) -> bool {
         self.known().get(&target).is_some_and(Settings::set_anything)
@@ -126,7 +133,11 @@ mod tests {
         }
         assert_eq!(known.saw(target, fields(&[("version", "3"), ("paused", "0")])), None, "as new");
         assert!(known.has(target));
+        assert_eq!(known.tick_ms(target), None);
+        known.saw(target, fields(&[("version", "3"), ("tick_ms", "8000")]));
+        assert_eq!(known.tick_ms(target), Some(8000));
         assert_eq!(known.saw(target, fields(&[("version", "4")])), None, "removed");
+        assert_eq!(known.tick_ms(target), None);
         assert!(!known.has(target));
         assert_eq!(known.saw(target, vec![]).unwrap().into_args(), ["4", "version", "4"]);
     }

@@ -113,11 +113,12 @@ impl Shared {
         self.understood(asked, read(&reply))
     }
 
-    /// How long after a loss no batch goes: a tick. In a time made by a test nothing is lost that it does not lose itself.
-    pub(super) fn quiet_after_loss(&self) -> Duration {
+    /// How long after a loss no batch goes: a tick, of those configured and set for the target the longer. In a time made
+    /// by a test nothing is lost that it does not lose itself.
+    pub(super) fn quiet_after_loss(&self, set_tick_ms: Option<u64>) -> Duration {
         match self.test_time {
             Some(_) => Duration::ZERO,
-            None => Duration::from_millis(self.rules.pacing.tick_ms),
+            None => Duration::from_millis(set_tick_ms.unwrap_or_default().max(self.rules.pacing.tick_ms)),
         }
     }
 

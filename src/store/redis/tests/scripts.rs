@@ -189,6 +189,11 @@ async fn the_examples_of_leaving_buying_and_the_books_are_true() {
     assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &turns).await[1..], [1, 5, 1, 3, 5, 2]);
     assert_eq!(redis.ask::<i64>(&["EXISTS", &redis_key(6)]).await, 0, "no claim is left");
 
+    // Rubbish in one person's claim is nobody else's trouble, and not that person's.
+    redis.ask::<i64>(&["HSET", &redis_key(6), "9", "rubbish"]).await;
+    let claims = ["15000", "1", "1300", "a", "claim", "9", "1300", "b", "claim"];
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &claims).await[1..], [1, 1]);
+
     let mut redis = Bare::open().await;
     redis.enter(1_000_000, 7..=7).await;
     redis.enter(1_000_000, 9..=9).await;
