@@ -118,17 +118,7 @@ pub(crate) fn without_passes(value: &HeaderValue) -> Option<HeaderValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
-        let mut map = HeaderMap::new();
-        for (name, value) in lines {
-            map.append(
-                HeaderName::from_bytes(name.as_bytes()).unwrap(),
-                HeaderValue::from_bytes(value.as_bytes()).unwrap(),
-            );
-        }
-        map
-    }
+    use crate::identity::tests::headers;
 
     fn drop_42() -> QueueTarget {
         QueueTarget::new(QueueTargetType::LimitedDrop, 42).unwrap()

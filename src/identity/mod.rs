@@ -10,7 +10,7 @@ mod jwt;
 mod keys;
 mod published;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use std::{
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::redis_server::RedisServer;
+use crate::{redis_process, redis_server::RedisServer};
 
 /// The secret of every server under test.
 pub(crate) const SECRET: &str = "a secret of the tests, and of nobody else: 0123456789";
@@ -148,8 +148,7 @@ impl Server {
     }
 
     fn signal(&self, signal: &str) {
-        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status().expect("kill(1)");
-        assert!(done.success(), "kill {signal}: {done}");
+        redis_process::send(signal, &self.child);
     }
 
     /// Processor time it has used.

@@ -11,6 +11,12 @@ use std::{
 
 use tempfile::TempDir;
 
+/// Sends a signal, such as `-STOP`, to a process.
+pub(crate) fn send(signal: &str, to: &Child) {
+    let done = Command::new("kill").args([signal, &to.id().to_string()]).status().expect("kill(1)");
+    assert!(done.success(), "kill {signal}: {done}");
+}
+
 /// A running one. It keeps nothing on disk unless its arguments say so.
 pub(crate) struct RedisProcess {
     child: Child,
@@ -63,8 +69,7 @@ impl RedisProcess {
     }
 
     fn signal(&self, signal: &str) {
-        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status().expect("kill(1)");
-        assert!(done.success(), "kill {signal}: {done}");
+        send(signal, &self.child);
     }
 
     /// Starts again on the same port, with whatever its arguments made it keep. Kills it first if it still runs.

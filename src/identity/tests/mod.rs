@@ -40,7 +40,8 @@ fn by_secret() -> Identify {
     identify(KeySet::from_secret(SECRET).unwrap(), &config())
 }
 
-fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+/// These headers, doubled ones too.
+pub(crate) fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
     let mut map = HeaderMap::new();
     for (name, value) in lines {
         map.append(
