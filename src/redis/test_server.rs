@@ -1,6 +1,6 @@
 //! A real `redis-server` for one test: on a free port, gone with the test.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     Masters,
@@ -46,9 +46,12 @@ impl TestServer {
         Masters::connect(&self.config(), StoreClock::system(), Arc::new(Metrics::new())).await.unwrap()
     }
 
-    /// A connection of the test's own.
+    /// A connection of the test's own, more patient than the library's half second: machines that test are busy.
     pub(crate) async fn connection(&self) -> ::redis::aio::MultiplexedConnection {
-        self.client().get_multiplexed_async_connection().await.unwrap()
+        let patience = Some(Duration::from_secs(10));
+        let config =
+            ::redis::AsyncConnectionConfig::new().set_connection_timeout(patience).set_response_timeout(patience);
+        self.client().get_multiplexed_async_connection_with_config(&config).await.unwrap()
     }
 
     /// What somebody types into redis-cli.
