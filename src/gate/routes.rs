@@ -194,5 +194,4 @@ fn too_long_to_read(routes: &[&GatedRoute], path: &str) -> RouteMatch {
 }
 
 #[cfg(test)]
-#[path = "routes_tests.rs"]
 mod tests;

@@ -1,0 +1,85 @@
+//! One pass buys once: what is claimed, and what becomes of it however the purchase ends.
+
+use super::*;
+
+#[actix_web::test]
+async fn what_the_shop_answers_decides_what_becomes_of_the_pass() {
+    use Settlement::{GivenBack, Spent};
+    for (status, becomes) in [
+        (200, Spent),
+        (201, Spent),
+        (303, Spent),
+        (302, Spent),
+        (400, GivenBack),
+        (409, GivenBack),
+        (500, GivenBack),
+        (503, GivenBack),
+    ] {
+        let doors = Doors::new();
+        doors.shop.answers.set(status);
+        let pass = doors.pass(7);
+        assert_eq!(doors.buy(7, &pass).await.status, status);
+        assert_eq!(doors.store.settled(), [becomes], "{status}");
+        doors.shop.answers.set(201);
+        assert_eq!(doors.buy(7, &pass).await.status, if becomes == Spent { 403 } else { 201 }, "{status}");
+    }
+}
+
+#[actix_web::test]
+async fn without_an_answer_of_the_shop_the_pass_stays_claimed() {
+    let doors = Doors::new();
+    doors.shop.answers.set(504);
+    doors.shop.no_answer.set(true);
+    let pass = doors.pass(7);
+    assert_eq!(doors.buy(7, &pass).await.status, 504);
+    assert_eq!(doors.store.settled(), []);
+    let second = doors.buy(7, &pass).await;
+    assert_eq!((second.status, second.code.as_deref()), (409, Some("PASS_IN_USE")));
+    assert_eq!(second.retry_after.as_deref(), Some("1"));
+}
+
+#[actix_web::test]
+async fn a_shop_that_panics_gets_a_problem_answered_and_leaves_the_pass_claimed() {
+    let doors = Doors::new();
+    doors.shop.panics.set(true);
+    let app = doors.open().await;
+    let error = app.call(post(ORDERS, &[("X-User-Id", "7"), ("X-Entry-Token", &doors.pass(7))])).await.err().unwrap();
+    assert_eq!(error.error_response().status(), 500);
+    assert!(doors.store.is_claimed() && doors.store.settled().is_empty());
+}
+
+#[actix_web::test]
+async fn of_fifty_purchases_at_once_with_one_pass_one_reaches_the_shop() {
+    let doors = Doors::new();
+    let app = doors.open().await;
+    let wait = Rc::new(Notify::new());
+    *doors.shop.wait.borrow_mut() = Some(wait.clone());
+    let pass = doors.pass(7);
+    let calls = (0..50).map(|_| app.call(post(ORDERS, &[("X-User-Id", "7"), ("X-Entry-Token", &pass)])));
+    let calls = actix_rt::spawn(futures_util::future::join_all(calls));
+    while doors.shop.visits() == 0 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+    wait.notify_one();
+    let mut statuses = Vec::new();
+    for answer in calls.await.unwrap() {
+        statuses.push(answered(answer).await.status);
+    }
+    statuses.sort_unstable();
+    assert_eq!((statuses[0], &statuses[1..]), (201, &[409; 49][..]));
+    assert_eq!(doors.shop.visits(), 1);
+}
+
+#[actix_web::test]
+async fn what_the_store_says_against_a_pass_counts() {
+    for (says, status) in [(Claim::Spent, 403), (Claim::Expired, 403), (Claim::InUse, 409)] {
+        let doors = Doors::new();
+        doors.store.state.lock().unwrap().claim_answers.push_back(Ok(says));
+        assert_eq!(doors.buy(7, &doors.pass(7)).await.status, status, "{says:?}");
+        assert_eq!((doors.shop.visits(), doors.store.settled().len()), (0, 0));
+        assert!(!doors.metrics.render().contains("bypass_attempts_total{"));
+    }
+}

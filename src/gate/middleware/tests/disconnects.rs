@@ -1,0 +1,97 @@
+//! A buyer who goes away takes the connection along, and not the purchase.
+
+use actix_web::{App, HttpServer, web};
+use tokio::{io::AsyncWriteExt, sync::mpsc};
+
+use super::*;
+
+#[actix_web::test]
+async fn a_client_that_disconnects_in_the_middle_leaves_a_settled_pass() {
+    let doors = Doors::new();
+    let app = doors.open().await;
+    let wait = Rc::new(Notify::new());
+    *doors.shop.wait.borrow_mut() = Some(wait.clone());
+    let call = app.call(post(ORDERS, &[("X-User-Id", "7"), ("X-Entry-Token", &doors.pass(7))]));
+    let client = actix_rt::spawn(call);
+    while doors.shop.visits() == 0 {
+        tokio::task::yield_now().await;
+    }
+    client.abort();
+    assert!(client.await.err().unwrap().is_cancelled());
+    assert_eq!(doors.store.settled(), []);
+    wait.notify_one();
+    while doors.store.settled().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(doors.store.settled(), [Settlement::Spent]);
+}
+
+/// Says so when the request it belongs to is dropped before its answer.
+struct Abandoned(Option<mpsc::UnboundedSender<()>>);
+
+impl Abandoned {
+    fn answered(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        if let Some(tell) = self.0.take() {
+            // The test may be over.
+            let _ = tell.send(());
+        }
+    }
+}
+
+#[actix_web::test]
+async fn a_connection_cut_in_the_middle_of_a_purchase_leaves_a_settled_pass() {
+    let doors = Doors::new();
+    let (abandoned, mut was_abandoned) = mpsc::unbounded_channel();
+    let (arrived, mut has_arrived) = mpsc::unbounded_channel();
+    let sells = Arc::new(Notify::new());
+    let (gate, selling) = (doors.gate.clone(), sells.clone());
+    let server = HttpServer::new(move || {
+        let (abandoned, arrived, selling) = (abandoned.clone(), arrived.clone(), selling.clone());
+        let shop = move || {
+            let (arrived, selling) = (arrived.clone(), selling.clone());
+            async move {
+                arrived.send(()).unwrap();
+                selling.notified().await;
+                HttpResponse::Created().finish()
+            }
+        };
+        App::new().default_service(web::to(shop)).wrap(gate.clone()).wrap_fn(move |req, rest| {
+            let mut request = Abandoned(Some(abandoned.clone()));
+            let answer = rest.call(req);
+            async move {
+                let answer = answer.await;
+                request.answered();
+                answer
+            }
+        })
+    });
+    let server = server.workers(1).disable_signals().bind(("127.0.0.1", 0)).unwrap();
+    let address = server.addrs()[0];
+    let server = server.run();
+    let handle = server.handle();
+    actix_rt::spawn(server);
+
+    let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "POST {ORDERS} HTTP/1.1\r\nHost: shop\r\nX-User-Id: 7\r\nX-Entry-Token: {}\r\nContent-Length: 0\r\n\r\n",
+        doors.pass(7)
+    );
+    client.write_all(request.as_bytes()).await.unwrap();
+    has_arrived.recv().await.unwrap();
+    client.set_zero_linger().unwrap();
+    drop(client);
+    was_abandoned.recv().await.unwrap();
+    assert!(doors.store.is_claimed() && doors.store.settled().is_empty());
+    sells.notify_one();
+    while doors.store.settled().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(doors.store.settled(), [Settlement::Spent]);
+    handle.stop(false).await;
+}

@@ -1,0 +1,76 @@
+//! What the gate has no say in: where the flag is off, and what is no purchase.
+
+use super::*;
+
+/// The flag, on for one target.
+struct OnAt(QueueTarget);
+
+impl FeatureFlagEvaluator for OnAt {
+    fn is_enabled(&self, target: QueueTarget, _: UserId) -> bool {
+        target == self.0
+    }
+    fn reach(&self, target: QueueTarget) -> Reach {
+        if target == self.0 { Reach::Everybody } else { Reach::Nobody }
+    }
+    fn names(&self, target: QueueTarget) -> bool {
+        target == self.0
+    }
+}
+
+#[actix_web::test]
+async fn with_the_flag_off_a_request_passes_byte_for_byte() {
+    let doors = Doors::with_flags(Arc::new(OnFor(HashSet::new())));
+    let lines =
+        [("X-User-Id", "not a number"), ("X-Entry-Token", "x"), ("X_User_Id", "8"), ("Cookie", "vq_limited-drop_42=x")];
+    for path in [ORDERS, "/limited-drops/42//orders", "/limited-drops/%34%32/orders?a=%2F", "/limited-drops/x/orders"] {
+        assert_eq!(doors.send(path, &lines).await.status, 201, "{path}");
+        let saw = doors.shop.saw.borrow();
+        let (headers, uri, body) = saw.last().unwrap();
+        assert_eq!((uri.as_str(), body.as_ref()), (path, &b"{\"quantity\":1}"[..]));
+        for (name, value) in lines {
+            assert!(headers.contains(&(name.to_ascii_lowercase(), value.to_owned())), "{name}: {headers:?}");
+        }
+    }
+    assert_eq!(doors.store.settled(), [], "and nothing is claimed");
+}
+
+#[actix_web::test]
+async fn what_is_no_purchase_passes_untouched() {
+    let doors = Doors::new();
+    for path in ["/", "/limited-drops/42", "/events/7/tickets", "/files/a%2Fb//../c"] {
+        assert_eq!(doors.send(path, &[("X-Entry-Token", "mine"), ("X_User_Id", "8")]).await.status, 201, "{path}");
+        let saw = doors.shop.saw.borrow();
+        let (headers, uri, _) = saw.last().unwrap();
+        assert_eq!(uri, path);
+        assert!(headers.contains(&("x-entry-token".to_owned(), "mine".to_owned())));
+    }
+}
+
+#[actix_web::test]
+async fn in_a_roll_out_only_the_people_in_it_need_a_pass() {
+    let doors = Doors::with_flags(Arc::new(OnFor(HashSet::from([7]))));
+    assert_eq!(doors.send(ORDERS, &[("X-User-Id", "8")]).await.status, 201);
+    assert_eq!(doors.send("/limited-drops/42/orders/", &[("X-User-Id", "8")]).await.status, 201);
+    assert_denied(&doors.send(ORDERS, &[("X-User-Id", "7")]).await);
+    assert_denied(&doors.send("/limited-drops/42/orders/", &[("X-User-Id", "7")]).await);
+    assert_denied(&doors.send(ORDERS, &[]).await);
+    assert_denied(&doors.send(ORDERS, &[("X-User-Id", "8"), ("X-User-Id", "8")]).await);
+    assert_denied(&doors.send("/limited-drops/42/orders/", &[]).await);
+}
+
+#[actix_web::test]
+async fn a_rule_for_one_target_leaves_the_others_alone_under_every_spelling() {
+    let doors = Doors::with_flags(Arc::new(OnAt(target(QueueTargetType::LimitedDrop, 42))));
+    for path in [
+        "/limited-drops/43/orders",
+        "/limited-drops/043/orders",
+        "/limited-drops/43/orders/",
+        "/limited-drops/sale/orders",
+    ] {
+        assert_eq!(doors.send(path, &[]).await.status, 201, "{path}");
+    }
+    for path in [ORDERS, "/limited-drops/42/orders/"] {
+        assert_denied(&doors.send(path, &[]).await);
+    }
+    assert_eq!(doors.send("/limited-drops/042/orders", &[]).await.status, 404);
+}

@@ -1,0 +1,117 @@
+//! What is a purchase, and what is none.
+
+mod disguises;
+
+use super::*;
+use crate::domain::{InvalidPattern, QueueTargetType};
+
+fn target(kind: QueueTargetType, id: u64) -> QueueTarget {
+    QueueTarget::new(kind, id).unwrap()
+}
+
+fn drop_of(id: u64) -> QueueTarget {
+    target(QueueTargetType::LimitedDrop, id)
+}
+
+fn event(id: u64) -> QueueTarget {
+    target(QueueTargetType::TicketingEvent, id)
+}
+
+fn classify(path: &str) -> RouteMatch {
+    GatedRoutes::default().classify("POST", path)
+}
+
+#[test]
+fn the_canonical_spelling_of_a_purchase_is_gated() {
+    assert_eq!(classify("/limited-drops/42/orders"), RouteMatch::Gated(drop_of(42)));
+    assert_eq!(classify("/limited-drops/9223372036854775807/orders"), RouteMatch::Gated(drop_of(i64::MAX as u64)));
+    assert_eq!(classify("/events/7/seats/select"), RouteMatch::Gated(event(7)));
+}
+
+#[test]
+fn paths_that_are_no_purchase_under_any_reading_pass() {
+    for path in [
+        "/",
+        "",
+        "*",
+        "/limited-drops",
+        "/limited-drops/",
+        "/limited-drops/42",
+        "/limited-drops/42/",
+        "/limited-drops/orders",
+        "/limited-drops/42/order",
+        "/limited-drops/42/orders1",
+        "/limited-drops/42/orders-history",
+        "/limited-drops/42/orders/9",
+        "/limited-drops/42/orders/9/cancel",
+        "/limited-drops/42/preorders",
+        "/limited-drops/42/x/orders",
+        "/limited-drops/42/orders/..",
+        "/limited-drops/42/../orders",
+        "/limited-drop/42/orders",
+        "/unlimited-drops/42/orders",
+        "/v1/limited-drops/42/orders",
+        "/shop/limited-drops/42/orders",
+        "/orders/42/limited-drops",
+        "/orders",
+        "/orders/42",
+        "/events",
+        "/events/7",
+        "/events/7/seats",
+        "/events/7/seats/A1",
+        "/events/7/seats/selected",
+        "/events/7/seats/select/A1",
+        "/events/7/seats/deselect",
+        "/events/7/tickets",
+        "/events/7/select/seats",
+        "/seats/select",
+        "/virtual-queues/limited-drop/42/entries",
+        "/virtual-queues/limited-drop/42/entries/me",
+        "/files/a%2Fb",
+        "/files/a%252Fb",
+        "/files/%2e%2e/x",
+        "/files/../x",
+        "/files//x/",
+        "/files/a;b=c/d",
+        "/files/%00",
+        "/files/a%5Cb.json",
+        "/files/50%",
+        "/search/limited-drops%20orders",
+        "/search/limited-drops%2F42%2Forders%2Fhelp",
+        "/articles/how-limited-drops-and-orders-work",
+        "/users/%EA%B9%80/events/seats/select",
+        "/products/042",
+        "/cart/+42/checkout",
+        "/%F0%9F%8E%9F",
+        "/a/b/c/d/e/f",
+    ] {
+        assert_eq!(classify(path), RouteMatch::NotGated, "{path}");
+    }
+}
+
+#[test]
+fn other_methods_pass_and_other_spellings_of_the_method_do_not() {
+    let routes = GatedRoutes::default();
+    for method in ["GET", "HEAD", "OPTIONS", "DELETE", "PUT", "PATCH", "POSTS", ""] {
+        assert_eq!(routes.classify(method, "/limited-drops/42/orders"), RouteMatch::NotGated, "{method}");
+        assert_eq!(routes.classify(method, "/limited-drops/42//orders"), RouteMatch::NotGated, "{method}");
+    }
+    for method in ["post", "Post"] {
+        let there = routes.classify(method, "/limited-drops/42/orders");
+        assert_eq!(there, RouteMatch::OddSpelling(vec![drop_of(42)]), "{method}");
+    }
+}
+
+#[test]
+fn other_routes_can_be_gated_instead() {
+    let route = GatedRoute::new("put", "/api/v2/sales/{sale_id}/claim", QueueTargetType::LimitedDrop).unwrap();
+    let routes = GatedRoutes::new(vec![route]);
+    assert_eq!(routes.classify("PUT", "/api/v2/sales/9/claim"), RouteMatch::Gated(drop_of(9)));
+    assert_eq!(routes.classify("PUT", "/api/v2/sales/9/Claim"), RouteMatch::OddSpelling(vec![drop_of(9)]));
+    assert_eq!(routes.classify("POST", "/limited-drops/42/orders"), RouteMatch::NotGated);
+    for bad in
+        ["", "/", "x/{id}", "/{id}", "/x", "/x/{id}/{id}", "/X/{id}", "/x//{id}", "/x/{id}/", "/x/{}", "/x/{id}%20"]
+    {
+        assert_eq!(GatedRoute::new("POST", bad, QueueTargetType::LimitedDrop), Err(InvalidPattern), "{bad}");
+    }
+}
