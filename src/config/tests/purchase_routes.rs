@@ -1,0 +1,63 @@
+//! `gate.routes`, the one list of tables.
+
+use super::*;
+
+const ONE_ROUTE: &str = "[{ method = 'PUT', path = '/api/v2/sales/{id}/claim', target = 'limited-drop' }]";
+
+#[test]
+fn purchase_routes_replace_the_prds_two_from_a_file_and_from_a_variable() {
+    let tables = "[[gate.routes]]\nmethod = 'PUT'\npath = '/api/v2/sales/{id}/claim'\ntarget = 'limited-drop'";
+    let from_file = load(tables, &[]).expect("good");
+    let from_variable = load("", &[("VQ_GATE__ROUTES", ONE_ROUTE)]).expect("good");
+    for config in [&from_file, &from_variable] {
+        let routes: Vec<_> =
+            config.gate.routes.iter().map(|route| (route.method(), route.pattern(), route.kind().slug())).collect();
+        assert_eq!(routes, [("PUT", "/api/v2/sales/{id}/claim", "limited-drop")]);
+    }
+    let shown =
+        |config: &Config| config.settings().iter().find(|seen| seen.key == "gate.routes").unwrap().shown.clone();
+    assert_eq!(shown(&from_variable).as_deref(), Some("[PUT /api/v2/sales/{id}/claim limited-drop]"));
+    let two = "[[gate.routes]]\nmethod = 'POST'\npath = '/a/{id}'\ntarget = 'limited-drop'\n\
+               [[gate.routes]]\nmethod = 'POST'\npath = '/b/{id}'\ntarget = 'ticketing-event'";
+    assert_eq!(load(two, &[]).expect("good").gate.routes.len(), 2);
+}
+
+#[test]
+fn a_mistake_in_a_purchase_route_is_named_with_its_place_and_key() {
+    let good = "{ method = 'POST', path = '/a/{id}', target = 'limited-drop' }";
+    let route = |method: &str, path: &str, target: &str| {
+        format!("[{good}, {{ method = {method}, path = {path}, target = {target} }}]")
+    };
+    let (post, path, drop) = ("'POST'", "'/b/{id}'", "'limited-drop'");
+    for (text, expected) in [
+        (route("'GET'", path, drop), "gate.routes[1].method: must be POST or PUT or PATCH or DELETE, not \"GET\""),
+        (route("'post'", path, drop), "gate.routes[1].method: must be"),
+        (route("7", path, drop), "gate.routes[1].method: must be a text"),
+        (route(post, path, "'concert'"), "gate.routes[1].target: must be \"limited-drop\" or \"ticketing-event\", not"),
+        (route(post, "'/b'", drop), "gate.routes[1].path: a purchase route is written like"),
+        (route(post, "'/b/{id}/{id2}'", drop), "gate.routes[1].path: "),
+        (route(post, "'/{id}'", drop), "gate.routes[1].path: "),
+        (route(post, "'b/{id}'", drop), "gate.routes[1].path: "),
+        (route(post, "'/b/{id}/'", drop), "gate.routes[1].path: "),
+        (route(post, "'/B/{id}'", drop), "gate.routes[1].path: "),
+        (route(post, "'/b/{id}/*'", drop), "gate.routes[1].path: "),
+        (route(post, "'/b/x{id}'", drop), "gate.routes[1].path: "),
+        (route(post, "'/b%2F/{id}'", drop), "gate.routes[1].path: "),
+        (route(post, "'/a/{other}'", drop), "gate.routes[1].path: is the same place as gate.routes[0]"),
+        (format!("[{good}, {{ method = 'POST', path = '/b/{{id}}' }}]"), "gate.routes[1].target: must be set"),
+        (
+            format!("[{good}, {{ method = 'POST', paths = 1 }}]"),
+            "gate.routes[1].paths: is not a setting: the keys of a",
+        ),
+        (format!("[{good}, 'POST /b']"), "gate.routes[1]: must be a table"),
+        ("[]".to_owned(), "gate.routes: must name at least one"),
+        ("POST /a/{id}".to_owned(), "gate.routes: must be a list of tables"),
+        (format!("[{good}]\nmore = 1"), "gate.routes: must be a list of tables"),
+        (String::new(), "gate.routes: must be a list of tables"),
+    ] {
+        let found = mistakes("", &[("VQ_GATE__ROUTES", &text)]);
+        assert!(found.len() == 1 && found[0].starts_with(expected), "{text}: {found:?}");
+    }
+    let errors = load("", &[("VQ_GATE__ROUTES", &route(post, "'/a/{id}'", drop))]).expect_err("twice the same place");
+    assert_eq!(errors.problems()[0].origin, Some(Origin::Variable("VQ_GATE__ROUTES".to_owned())));
+}

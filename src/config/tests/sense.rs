@@ -1,0 +1,203 @@
+//! Settings that can be read and make no sense, alone or together.
+
+use super::*;
+
+#[test]
+fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
+    for (toml, expected) in [
+        ("queue.batch_size = 0", "queue.batch_size: must be from 1 to 10000, not 0"),
+        ("queue.batch_size = 10001", "queue.batch_size: must be from 1 to 10000, not 10001"),
+        ("queue.batch_size = -1", "queue.batch_size: must be a whole number from 0 to 18446744073709551615, not -1"),
+        ("queue.batch_size = 1.5", "queue.batch_size: must be a whole number from 0 to 18446744073709551615, not 1.5"),
+        (
+            "queue.batch_size = '1'",
+            "queue.batch_size: must be a whole number from 0 to 18446744073709551615, not \"1\"",
+        ),
+        ("queue.tick_ms = 499", "queue.tick_ms: must be from 500 to 60000, not 499"),
+        (
+            "queue.tick_ms = 10001",
+            "queue.tick_ms: must be at most 10000, a sixth of queue.heartbeat_timeout_seconds (60), not 10001",
+        ),
+        ("queue.capacity = 0", "queue.capacity: must be from 1 to 1000000000, not 0"),
+        ("queue.max_evict_per_tick = 0", "queue.max_evict_per_tick: must be from 1 to 1000000, not 0"),
+        ("queue.max_active_targets = 0", "queue.max_active_targets: must be from 1 to 1000000, not 0"),
+        (
+            "queue.idle_ttl_seconds = 314",
+            "queue.idle_ttl_seconds: must be at least 315, not 314: token.ttl_seconds and the longest purchase \
+             (upstream.timeout_ms and 5 s); a target forgotten earlier would forget which passes were used",
+        ),
+        (
+            "queue.idle_ttl_seconds = 59\ntoken.ttl_seconds = 1",
+            "queue.idle_ttl_seconds: must be at least 60, queue.heartbeat_timeout_seconds, not 59: a target would be \
+             forgotten before the people in it",
+        ),
+        ("token.ttl_seconds = 0", "token.ttl_seconds: must be from 1 to 86400, not 0"),
+        ("token.single_use = 1", "token.single_use: must be true or false, not 1"),
+        ("redis.pool_size = 0", "redis.pool_size: must be from 1 to 1000, not 0"),
+        ("redis.command_timeout_ms = 0", "redis.command_timeout_ms: must be from 1 to 60000, not 0"),
+        ("redis.mode = 'many'", "redis.mode: must be \"standalone\" or \"sentinel\" or \"cluster\", not \"many\""),
+        ("redis.mode = 'cluster'", "redis.nodes: must name some nodes with redis.mode = \"cluster\""),
+        (
+            "redis.mode = 'cluster'\nredis.nodes = ['a:1']\nredis.url = 'redis://host/1'",
+            "redis.url: must name no database but 0 with redis.mode = \"cluster\"",
+        ),
+        (
+            "redis.mode = 'cluster'\nredis.nodes = ['a:1']\nredis.sentinel_master = 'a'",
+            "redis.sentinel_master: means something only with redis.mode = \"sentinel\"",
+        ),
+        (
+            "redis.mode = 'sentinel'\nredis.sentinel_master = 'a'",
+            "redis.nodes: must name the sentinels with redis.mode = \"sentinel\"",
+        ),
+        (
+            "redis.mode = 'sentinel'\nredis.nodes = ['a:1']",
+            "redis.sentinel_master: must be set with redis.mode = \"sentinel\"",
+        ),
+        ("redis.nodes = ['a:1']", "redis.nodes: means something only with redis.mode = \"sentinel\" or \"cluster\""),
+        ("redis.nodes = ['a']", "redis.nodes: must be a list, each item \"host:port\", not of type array"),
+        ("redis.on_failure = 'shut'", "redis.on_failure: must be \"open\" or \"throttle\" or \"closed\", not \"shut\""),
+        (
+            "redis.on_failure = 'throttle'",
+            "redis.replicas: must be set with redis.on_failure = \"throttle\": each takes its share",
+        ),
+        ("redis.on_failure = 'throttle'\nredis.replicas = 0", "redis.replicas: must be from 1 to 10000, not 0"),
+        (
+            "redis.on_failure = 'throttle'\nredis.replicas = 101",
+            "redis.replicas: must be at most 100, queue.batch_size, not 101: each replica's share of a batch is at least \
+             one person",
+        ),
+        ("redis.replicas = 3", "redis.replicas: means something only with redis.on_failure = \"throttle\""),
+        ("redis.ca_file = 'ca.pem'", "redis.ca_file: means something only with a redis.url that begins with rediss://"),
+        (
+            "redis.url = 'rediss://a'\nredis.cert_file = 'a.pem'",
+            "redis.key_file: must be set with redis.cert_file: its private key",
+        ),
+        (
+            "redis.url = 'rediss://a'\nredis.key_file = 'a.key'",
+            "redis.cert_file: must be set with redis.key_file: its certificate",
+        ),
+        ("store.kind = 'mysql'", "store.kind: must be \"redis\" or \"embedded\", not \"mysql\""),
+        ("server.port = 65536", "server.port: must be a whole number from 0 to 65535, not 65536"),
+        ("server.host = ''", "server.host: must be an address or a host name, not \"\""),
+        ("server.workers = 513", "server.workers: must be from 0 to 512, not 513"),
+        ("server.backlog = 0", "server.backlog: must be from 1 to 65535, not 0"),
+        ("server.max_connections = 0", "server.max_connections: must be from 1 to 1000000, not 0"),
+        ("server.keep_alive_seconds = 0", "server.keep_alive_seconds: must be from 1 to 3600, not 0"),
+        (
+            "server.client_request_timeout_ms = 999",
+            "server.client_request_timeout_ms: must be from 1000 to 600000, not 999",
+        ),
+        (
+            "server.client_stall_timeout_seconds = 0",
+            "server.client_stall_timeout_seconds: must be from 1 to 3600, not 0",
+        ),
+        (
+            "server.management_port = 8080",
+            "server.management_port: must differ from server.port (8080); leave it out to have one port for both",
+        ),
+        (
+            "upstream.url = 'https://shop'",
+            "upstream.url: must be http://…: https upstreams are not in this version, not \"https://shop\"",
+        ),
+        (
+            "upstream.url = 'http://shop/base'",
+            "upstream.url: must be an address like http://host:port, without a path, a query or a user, not \
+             \"http://shop/base\"",
+        ),
+        (
+            "upstream.url = 'http://shop'\ndemo_shop.enabled = true",
+            "upstream.url: must not be set while demo_shop.enabled is true: set that to false",
+        ),
+        ("upstream.host_header = 'keep'", "upstream.host_header: must be \"preserve\" or \"upstream\", not \"keep\""),
+        ("upstream.timeout_ms = 0", "upstream.timeout_ms: must be from 1 to 600000, not 0"),
+        ("upstream.connect_timeout_ms = 0", "upstream.connect_timeout_ms: must be from 1 to 600000, not 0"),
+        (
+            "upstream.first_byte_timeout_ms = 10001",
+            "upstream.first_byte_timeout_ms: must be from 1 to 10000, not 10001",
+        ),
+        ("demo_shop.stock = 0", "demo_shop.stock: must be from 1 to 1000000000, not 0"),
+        (
+            "load_shedding.max_concurrent_requests = 0",
+            "load_shedding.max_concurrent_requests: must be from 1 to 1000000, not 0",
+        ),
+        ("log.format = 'xml'", "log.format: must be \"text\" or \"json\", not \"xml\""),
+        ("log.level = 3", "log.level: must be a text, in quotes, not 3"),
+        (
+            "log.level = 'inof'",
+            "log.level: must be off, error, warn, info, debug, trace, or a filter such as info,virtual_queue=debug, \
+             not \"inof\"",
+        ),
+    ] {
+        assert_eq!(mistakes(toml, &[]), [expected], "{toml}");
+    }
+}
+
+#[test]
+fn the_bounds_themselves_are_allowed() {
+    for toml in [
+        "queue.batch_size = 1\nqueue.tick_ms = 500\nqueue.heartbeat_timeout_seconds = 3",
+        "queue.batch_size = 10000\nqueue.tick_ms = 60000\nqueue.heartbeat_timeout_seconds = 360",
+        "queue.idle_ttl_seconds = 315",
+        "token.ttl_seconds = 1",
+        "token.ttl_seconds = 86400\nqueue.idle_ttl_seconds = 86415",
+        "server.port = 0\nserver.management_port = 0",
+        "log.level = 'info,virtual_queue=debug'",
+        "log.level = 'off'",
+        "admin.token = '1234567890123456'",
+    ] {
+        assert!(load(toml, &[]).is_ok(), "{toml}: {:?}", load(toml, &[]));
+    }
+}
+
+#[test]
+fn settings_changed_in_code_are_judged_the_same_way() {
+    let mut config = Config::parse_default();
+    config.queue.tick_ms = 1;
+    config.queue.heartbeat_timeout_seconds = u64::MAX;
+    config.upstream.timeout_ms = u64::MAX;
+    let errors = config.validate().expect_err("three mistakes");
+    let keys: Vec<&str> = errors.problems().iter().map(|problem| problem.key.as_str()).collect();
+    assert!(
+        ["queue.tick_ms", "queue.heartbeat_timeout_seconds", "upstream.timeout_ms"]
+            .iter()
+            .all(|key| keys.contains(key))
+    );
+}
+
+#[test]
+fn identity_pages_and_limits_that_make_no_sense_are_named() {
+    let jwt = "[identity]\nmode = 'jwt'\n";
+    for (toml, key) in [
+        (jwt.to_owned(), "identity.jwt_key_file"),
+        (format!("{jwt}jwt_key_file = 'a'\njwks_url = 'https://a/b'"), "identity.jwks_url"),
+        (format!("{jwt}jwks_url = 'http://login.example.com/jwks'"), "identity.jwks_url"),
+        (format!("{jwt}jwks_url = 'https://a/b'\njwt_algorithms = ['HS256']"), "identity.jwks_url"),
+        (format!("{jwt}jwt_key_file = 'a'\njwt_algorithms = ['HS256', 'RS256']"), "identity.jwt_algorithms"),
+        (format!("{jwt}jwt_key_file = 'a'\njwt_algorithms = []"), "identity.jwt_algorithms"),
+        (format!("{jwt}jwt_key_file = 'a'\njwt_algorithms = ['none']"), "identity.jwt_algorithms"),
+        (format!("{jwt}jwt_key_file = 'a'\njwt_claim = ''"), "identity.jwt_claim"),
+        (format!("{jwt}jwt_key_file = 'a'\njwt_audience = ''"), "identity.jwt_audience"),
+        (format!("{jwt}jwt_key_file = 'a'\njwt_leeway_seconds = 301"), "identity.jwt_leeway_seconds"),
+        ("[identity]\nmode = 'token'".to_owned(), "identity.mode"),
+        ("[identity]\njwks_url = 'https://a/b'".to_owned(), "identity.jwks_url"),
+        ("[identity]\njwt_key_file = 'a'".to_owned(), "identity.jwt_key_file"),
+        ("[cors]\nallowed_origins = ['*']".to_owned(), "cors.allowed_origins"),
+        ("[cors]\nallowed_origins = ['https://a/']".to_owned(), "cors.allowed_origins"),
+        ("[rate_limit]\nenter_per_second = 0".to_owned(), "rate_limit.enter_per_second"),
+        ("[rate_limit]\nenter_burst = 5".to_owned(), "rate_limit.enter_burst"),
+        ("[rate_limit]\ntrusted_proxies = ['10.0.0.0/33']".to_owned(), "rate_limit.trusted_proxies"),
+    ] {
+        let found = mistakes(&toml, &[]);
+        assert!(found.len() == 1 && found[0].starts_with(&format!("{key}: ")), "{toml}: {found:?}");
+    }
+    let config = load("[rate_limit]\ntrusted_proxies = ['10.0.0.0/8', '::1']", &[]).expect("good");
+    let shown: Vec<String> = config.rate_limit.trusted_proxies.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["10.0.0.0/8", "::1/128"]);
+}
+
+#[test]
+fn what_a_client_sends_wrong_is_no_line_of_the_log_unless_asked_for() {
+    let filter = |level: &str| LogConfig { format: LogFormat::Text, level: level.to_owned() }.filter().unwrap();
+    assert_eq!(filter("info").to_string(), "actix_http=off,info");
+    assert_eq!(filter("info,actix_http=debug").to_string(), "actix_http=debug,info");
+}

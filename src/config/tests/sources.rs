@@ -1,0 +1,116 @@
+//! Files and variables: how they are laid over each other, and how each is read.
+
+use super::*;
+
+#[test]
+fn variables_win_over_the_file_and_the_file_over_the_default() {
+    let toml = "[queue]\nbatch_size = 7\ncapacity = 9\n[token]\nsingle_use = false\nalso_accepted = ['a-secret-that-has-more-than-32-bytes']";
+    let config = load(toml, &[("VQ_QUEUE__BATCH_SIZE", "8"), ("VQ_SERVER__MANAGEMENT_PORT", "9090")]).expect("good");
+    assert_eq!((config.queue.batch_size, config.queue.capacity, config.queue.tick_ms), (8, 9, 2000));
+    assert!(!config.token.single_use);
+    assert_eq!(config.token.also_accepted.len(), 1);
+    assert_eq!(config.server.management_port, Some(9090));
+    let origin =
+        |key: &str| config.settings().iter().find(|seen| seen.key == key).expect("known").origin.clone().expect("set");
+    assert_eq!(origin("queue.batch_size"), Origin::Variable("VQ_QUEUE__BATCH_SIZE".to_owned()));
+    assert!(matches!(origin("queue.capacity"), Origin::File(_)));
+    assert_eq!(origin("queue.tick_ms"), Origin::Default);
+    assert_eq!(origin("store.kind"), Origin::Command(Mode::Serve));
+}
+
+#[test]
+fn a_text_in_a_variable_is_taken_as_it_stands() {
+    let config = load("", &[("VQ_ADMIN__TOKEN", "12345678901234567890"), ("VQ_DEMO_SHOP__DATABASE", "1.5")]);
+    let config = config.expect("good");
+    assert_eq!(config.token.secret.expect("set").expose_secret(), SECRET, "a secret of digits stays a text");
+    assert_eq!(config.admin.token.expect("set").expose_secret(), "12345678901234567890");
+    assert_eq!(config.demo_shop.database.as_deref(), Some(Path::new("1.5")));
+}
+
+#[test]
+fn a_number_or_a_switch_in_a_variable_is_read_as_one() {
+    let found = mistakes("", &[("VQ_QUEUE__TICK_MS", "2s"), ("VQ_TOKEN__COOKIE", "yes"), ("VQ_SERVER__PORT", "")]);
+    assert_eq!(
+        found,
+        [
+            "server.port: must be a whole number from 0 to 65535, not \"\"",
+            "queue.tick_ms: must be a whole number from 0 to 18446744073709551615, not \"2s\"",
+            "token.cookie: must be true or false, not \"yes\"",
+        ],
+        "all of them at once"
+    );
+}
+
+#[test]
+fn a_list_in_a_variable_is_an_array_or_has_commas() {
+    let (one, two) = ("1".repeat(32), "2".repeat(33));
+    for text in [format!("{one},{two}"), format!(" {one} , {two}, "), format!("[\"{one}\", '{two}']")] {
+        let config = load("", &[("VQ_TOKEN__ALSO_ACCEPTED", &text)]).expect("good");
+        let read: Vec<&str> = config.token.also_accepted.iter().map(ExposeSecret::expose_secret).collect();
+        assert_eq!(read, [&one, &two], "{text}");
+    }
+    assert!(load("", &[("VQ_TOKEN__ALSO_ACCEPTED", "")]).expect("good").token.also_accepted.is_empty());
+    for broken in ["[\"hunter2hunter2", "['hunter2hunter2']\nmore = 1", "[12345]", "['hunter2hunter2', 7]"] {
+        let found = mistakes("", &[("VQ_TOKEN__ALSO_ACCEPTED", broken)]);
+        assert!(found.len() == 1 && found[0].starts_with("token.also_accepted: must be a list"), "{found:?}");
+        assert!(!found[0].contains("hunter2") && !found[0].contains("12345"), "{found:?}");
+    }
+}
+
+#[test]
+fn an_empty_variable_takes_back_an_optional_setting() {
+    let toml = "[server]\nmanagement_port = 9090\n[admin]\ntoken = 'sixteen-or-more-bytes'";
+    let config = load(toml, &[("VQ_SERVER__MANAGEMENT_PORT", ""), ("VQ_ADMIN__TOKEN", "")]).expect("good");
+    assert!(config.server.management_port.is_none() && config.admin.token.is_none());
+}
+
+#[test]
+fn variables_of_others_are_none_of_ours() {
+    assert!(load("", &[("PATH", "/bin"), ("VQX", "1"), ("vq_queue__tick_ms", "1")]).is_ok());
+}
+
+#[test]
+fn an_unknown_variable_is_a_mistake() {
+    for (name, key) in [
+        ("VQ_QUEUE__TICKS", "queue.ticks"),
+        ("VQ_QUEUE_TICK_MS", "queue_tick_ms"),
+        ("VQ_QUEUE__TICK__MS", "queue.tick__ms"),
+        ("VQ_queue__tick_ms", "queue.tick_ms"),
+        ("VQ_QUEUE", "queue"),
+        ("VQ_TICK_MS", "tick_ms"),
+        ("VQ_REDIS__HOSTS", "redis.hosts"),
+        ("VQ_UPSTREAM__URI", "upstream.uri"),
+        ("VQ_", ""),
+    ] {
+        let errors = load("", &[(name, "2000")]).expect_err(name);
+        assert_eq!(errors.problems().len(), 1, "{errors}");
+        let problem = &errors.problems()[0];
+        assert_eq!((problem.key.as_str(), &problem.origin), (key, &Some(Origin::Variable(name.to_owned()))));
+        assert!(problem.what.starts_with("is not a setting"), "{problem}");
+    }
+}
+
+#[test]
+fn an_unknown_key_in_a_file_is_a_mistake() {
+    for (toml, key) in [
+        ("queue.ticks = 1", "queue.ticks"),
+        ("tick_ms = 1", "tick_ms"),
+        ("queue = 1", "queue"),
+        ("[queues]", "queues"),
+        ("[queues]\ntick_ms = 1", "queues.tick_ms"),
+        ("[queue.tick_ms2]\na = 1", "queue.tick_ms2"),
+        ("[redis]\nmaster = 'a'", "redis.master"),
+    ] {
+        let found = mistakes(toml, &[]);
+        assert!(found.len() == 1 && found[0].starts_with(&format!("{key}: is not a setting")), "{toml}: {found:?}");
+    }
+    assert!(load("[queue]\n[token]", &[]).is_ok(), "an empty section says nothing");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_a_mistake() {
+    let errors = Config::load(Some(Path::new("does/not/exist.toml")), [], Mode::Demo).expect_err("no such file");
+    assert!(errors.to_string().contains("does/not/exist.toml: cannot be read"), "{errors}");
+    let errors = load("[queue]\n\ntick_ms = \n", &[]).expect_err("not TOML");
+    assert!(errors.to_string().contains(": line 3 is not TOML"), "{errors}");
+}
