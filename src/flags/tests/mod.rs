@@ -1,0 +1,81 @@
+//! The flag as replicas see it: one contract for both sources, then what only Redis can do to us.
+
+mod contract;
+mod losses;
+mod spreading;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::{
+    sync::Notify,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use super::*;
+use crate::{
+    clock::{FakeClock, StoreClock},
+    redis::test_server::TestServer,
+};
+
+const RULE: &str = "flags:virtual-queue.enabled";
+
+/// A version far after any that the time of a test gives.
+const LATE: u64 = 100_000_000_000_000;
+
+const BOUND: Duration = Duration::from_secs(3);
+
+fn change(enabled: bool, reason: &str) -> FlagChange {
+    FlagChange::parse(json!({"enabled": enabled, "reason": reason}).to_string().as_bytes()).unwrap()
+}
+
+impl TestServer {
+    /// A source as a replica has one.
+    async fn source(&self, audit_kept: usize) -> RedisFlagSource {
+        RedisFlagSource::new(self.masters().await, audit_kept)
+    }
+}
+
+async fn replica(server: &TestServer) -> FeatureFlags {
+    FeatureFlags::new(Arc::new(server.source(AUDIT_KEPT).await), false)
+}
+
+/// Keeps a replica fresh until dropped.
+struct Running(Arc<FeatureFlags>, JoinHandle<()>);
+
+impl Running {
+    fn start(flags: FeatureFlags) -> Self {
+        let flags = Arc::new(flags);
+        let task = tokio::spawn({
+            let flags = Arc::clone(&flags);
+            async move { flags.run().await }
+        });
+        Self(flags, task)
+    }
+
+    async fn sees(&self, rule: &FlagRule) {
+        let seen = timeout(BOUND, async {
+            while *self.0.current() != *rule {
+                sleep(Duration::from_millis(5)).await;
+            }
+        });
+        seen.await.unwrap_or_else(|_| panic!("{rule:?} within 3 s, not {:?}", self.0.current()));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.1.abort();
+    }
+}
+
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let held = timeout(BOUND, async {
+        while !holds().await {
+            sleep(Duration::from_millis(5)).await;
+        }
+    });
+    held.await.unwrap_or_else(|_| panic!("{what} within 3 s"));
+}
