@@ -39,6 +39,7 @@ use crate::{
 
 const NOW: u64 = 1_790_000_000;
 const ORDERS: &str = "/limited-drops/42/orders";
+const BODY: &[u8] = b"{\"quantity\":1}";
 
 fn target(kind: QueueTargetType, id: u64) -> QueueTarget {
     QueueTarget::new(kind, id).unwrap()
@@ -105,6 +106,11 @@ impl Shop {
     fn visits(&self) -> usize {
         self.saw.borrow().len()
     }
+
+    /// From now on it does not answer before it is told.
+    fn takes_its_time(&self) -> Rc<Notify> {
+        self.wait.borrow_mut().insert(Rc::default()).clone()
+    }
 }
 
 impl Doors {
@@ -154,11 +160,32 @@ impl Doors {
     }
 
     async fn buy(&self, user: u64, pass: &str) -> Answered {
-        self.send(ORDERS, &[("X-User-Id", &user.to_string()), ("X-Entry-Token", pass)]).await
+        answered(self.open().await.call(purchase(user, pass)).await).await
     }
 
     fn counted(&self, series: &str) -> bool {
         self.metrics.render().lines().any(|line| line == series)
+    }
+
+    /// Attempts to get round the queue that were counted for this reason; with none given, for any.
+    fn attempts(&self, reason: Option<&str>) -> u64 {
+        let series = "virtual_queue_bypass_attempts_total{reason=\"";
+        let text = self.metrics.render();
+        let of_each = text.lines().filter_map(|line| line.strip_prefix(series)?.split_once("\"} "));
+        of_each
+            .filter(|(counted, _)| reason.is_none_or(|reason| reason == *counted))
+            .map(|(_, count)| count.parse::<u64>().unwrap())
+            .sum()
+    }
+
+    fn claim_answers(&self, answer: Result<Claim, StoreError>) {
+        self.store.state.lock().unwrap().claim_answers.push_back(answer);
+    }
+
+    /// Waits for the one settlement.
+    async fn settles(&self, how: Settlement) {
+        until("it is settled", || !self.store.settled().is_empty()).await;
+        assert_eq!(self.store.settled(), [how]);
     }
 }
 
@@ -171,15 +198,24 @@ struct Answered {
 }
 
 fn post(path: &str, lines: &[(&str, &str)]) -> ServiceRequest {
-    let mut req = test::TestRequest::post().uri(path).set_payload("{\"quantity\":1}");
+    let mut req = test::TestRequest::post().uri(path).set_payload(BODY);
     for (name, value) in lines {
         req = req.append_header((*name, *value));
     }
     req.to_srv_request()
 }
 
+/// The purchase of drop 42 with this pass.
+fn purchase(user: u64, pass: &str) -> ServiceRequest {
+    post(ORDERS, &[("X-User-Id", &user.to_string()), ("X-Entry-Token", pass)])
+}
+
 async fn answered<B: MessageBody>(answer: Result<ServiceResponse<B>, Error>) -> Answered {
     let response = answer.expect("the gate answers with a response");
+    read(response.into_parts().1).await
+}
+
+async fn read<B: MessageBody>(response: HttpResponse<B>) -> Answered {
     let header = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
     let (status, retry_after, degraded) =
         (response.status().as_u16(), header("retry-after"), header("x-virtual-queue-degraded"));
@@ -193,4 +229,14 @@ async fn answered<B: MessageBody>(answer: Result<ServiceResponse<B>, Error>) -> 
 #[track_caller]
 fn assert_denied(answer: &Answered) {
     assert_eq!((answer.status, answer.code.as_deref()), (403, Some("QUEUE_BYPASS_DENIED")));
+}
+
+/// Waits until something holds that must come; fails where it would hang.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let came = tokio::time::timeout(Duration::from_secs(10), async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    came.await.unwrap_or_else(|_| panic!("{what} within 10 s"));
 }

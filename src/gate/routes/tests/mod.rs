@@ -109,9 +109,30 @@ fn other_routes_can_be_gated_instead() {
     assert_eq!(routes.classify("PUT", "/api/v2/sales/9/claim"), RouteMatch::Gated(drop_of(9)));
     assert_eq!(routes.classify("PUT", "/api/v2/sales/9/Claim"), RouteMatch::OddSpelling(vec![drop_of(9)]));
     assert_eq!(routes.classify("POST", "/limited-drops/42/orders"), RouteMatch::NotGated);
-    for bad in
-        ["", "/", "x/{id}", "/{id}", "/x", "/x/{id}/{id}", "/X/{id}", "/x//{id}", "/x/{id}/", "/x/{}", "/x/{id}%20"]
-    {
+}
+
+#[test]
+fn a_pattern_has_words_and_one_parameter_each_in_its_right_spelling() {
+    for good in ["/x/{id}", "/x/{sale_id}/y", "/api/v2/sales/{id}/claim"] {
+        assert!(GatedRoute::new("POST", good, QueueTargetType::LimitedDrop).is_ok(), "{good}");
+    }
+    for bad in [
+        "",
+        "/",
+        "x/{id}",
+        "/{id}",
+        "/x",
+        "/x/{id}/{id}",
+        "/x/{id}/{other}",
+        "/X/{id}",
+        "/x//{id}",
+        "/x/{id}/",
+        "/x/{}",
+        "/x/y{id}",
+        "/x/{id}/*",
+        "/x/{id}%20",
+        "/x%2F/{id}",
+    ] {
         assert_eq!(GatedRoute::new("POST", bad, QueueTargetType::LimitedDrop), Err(InvalidPattern), "{bad}");
     }
 }
