@@ -77,3 +77,10 @@ fn each_command_has_its_defaults_and_explicit_settings_win_over_them() {
     assert_eq!(of(Mode::Serve, &opposite("embedded", "true")), (Some(StoreKind::Embedded), Some(true), true));
     assert_eq!(of(Mode::Demo, &opposite("redis", "false")), (Some(StoreKind::Redis), Some(false), false));
 }
+
+#[test]
+fn what_a_client_sends_wrong_is_no_line_of_the_log_unless_asked_for() {
+    let filter = |level: &str| LogConfig { format: LogFormat::Text, level: level.to_owned() }.filter().unwrap();
+    assert_eq!(filter("info").to_string(), "actix_http=off,info");
+    assert_eq!(filter("info,actix_http=debug").to_string(), "actix_http=debug,info");
+}

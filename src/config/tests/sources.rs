@@ -29,6 +29,8 @@ fn a_text_in_a_variable_is_taken_as_it_stands() {
 
 #[test]
 fn a_number_or_a_switch_in_a_variable_is_read_as_one() {
+    let config = load("", &[("VQ_QUEUE__TICK_MS", " 1500 "), ("VQ_TOKEN__COOKIE", "true")]).expect("good");
+    assert_eq!((config.queue.tick_ms, config.token.cookie), (1500, true));
     let found = mistakes("", &[("VQ_QUEUE__TICK_MS", "2s"), ("VQ_TOKEN__COOKIE", "yes"), ("VQ_SERVER__PORT", "")]);
     assert_eq!(
         found,
@@ -113,4 +115,11 @@ fn a_file_that_cannot_be_read_is_a_mistake() {
     assert!(errors.to_string().contains("does/not/exist.toml: cannot be read"), "{errors}");
     let errors = load("[queue]\n\ntick_ms = \n", &[]).expect_err("not TOML");
     assert!(errors.to_string().contains(": line 3 is not TOML"), "{errors}");
+}
+
+#[test]
+fn a_proxy_is_trusted_by_its_network_or_its_address() {
+    let config = load("[rate_limit]\ntrusted_proxies = ['10.0.0.0/8', '::1']", &[]).expect("good");
+    let shown: Vec<String> = config.rate_limit.trusted_proxies.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["10.0.0.0/8", "::1/128"]);
 }
