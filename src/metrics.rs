@@ -346,14 +346,24 @@ mod tests {
         let [ended, other] = [1, 2].map(|id| QueueTarget::new(QueueTargetType::LimitedDrop, id).expect("an id"));
         for target in [ended, other] {
             metrics.target_seen(target, 7, 50.0);
-            metrics.tokens(target, TokenEvent::Issued, 3);
-            metrics.tokens(target, TokenEvent::Direct, 1);
+            for event in
+                [TokenEvent::Issued, TokenEvent::Consumed, TokenEvent::Expired, TokenEvent::Revoked, TokenEvent::Direct]
+            {
+                metrics.tokens(target, event, 3);
+            }
             metrics.waited(target, Duration::from_secs(4));
         }
         metrics.target_ended(ended);
         let text = metrics.render();
         assert!(!text.contains(r#"target="LIMITED_DROP:1""#), "{text}");
-        assert!(text.contains(r#"virtual_queue_length{target="LIMITED_DROP:2"} 7"#), "{text}");
-        assert!(text.contains(r#"virtual_queue_tokens_total{event="issued",target="LIMITED_DROP:2"} 3"#), "{text}");
+        for stays in [
+            r#"virtual_queue_length{target="LIMITED_DROP:2"} 7"#,
+            r#"virtual_queue_admission_rate{target="LIMITED_DROP:2"} 50"#,
+            r#"virtual_queue_tokens_total{event="issued",target="LIMITED_DROP:2"} 3"#,
+            r#"virtual_queue_tokens_total{event="direct",target="LIMITED_DROP:2"} 3"#,
+            r#"virtual_queue_wait_seconds_count{target="LIMITED_DROP:2"} 1"#,
+        ] {
+            assert!(text.lines().any(|line| line == stays), "{stays}\n{text}");
+        }
     }
 }

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// The gauge of the target, there while it has a pump.
+const LENGTH: &str = r#"virtual_queue_length{target="LIMITED_DROP:42"}"#;
+
 #[actix_rt::test]
 async fn an_active_target_is_found_and_pumped_at_its_pace() {
     let (pumps, store) = Pumps::alone();
@@ -13,7 +16,7 @@ async fn an_active_target_is_found_and_pumped_at_its_pace() {
     let at_most = 10 * (took.as_millis() as u64 / TICK.as_millis() as u64 + 1);
     assert!(moved <= at_most, "{moved} people in {took:?}");
     assert!(moved >= 70, "{moved} people in {took:?}");
-    assert!(within(TAKEOVER, || async { pumps.metrics.render().contains("virtual_queue_length") }).await);
+    assert!(within(TAKEOVER, || async { pumps.metrics.render().contains(LENGTH) }).await);
 }
 
 #[actix_rt::test]
@@ -81,11 +84,10 @@ async fn a_tick_that_hangs_is_taken_over_and_counted() {
 async fn an_idle_target_goes_with_its_actor_and_its_series() {
     let (pumps, store) = Pumps::alone();
     crowd(&store, 5).await;
-    let series = r#"virtual_queue_length{target="LIMITED_DROP:42"}"#;
-    assert!(within(TAKEOVER, || async { pumps.metrics.render().contains(series) }).await);
+    assert!(within(TAKEOVER, || async { pumps.metrics.render().contains(LENGTH) }).await);
     // Nobody calls for `idle_ttl`; ticks do not keep it alive.
     assert!(within(rules_idle() + TAKEOVER, || async { store.active_targets().await.unwrap().is_empty() }).await);
-    assert!(within(TAKEOVER, || async { !pumps.metrics.render().contains(series) }).await);
+    assert!(within(TAKEOVER, || async { !pumps.metrics.render().contains(LENGTH) }).await);
     let calls = pumps.store.calls();
     tokio::time::sleep(TICK * 4).await;
     assert_eq!(pumps.store.calls(), calls, "nothing ticks any more");

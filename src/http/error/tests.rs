@@ -35,7 +35,7 @@ fn table() -> Vec<(ApiError, u16, &'static str, Option<&'static str>)> {
 }
 
 #[actix_web::test]
-async fn every_error_has_its_status_code_and_retry_after() {
+async fn every_error_has_its_status_code_and_headers() {
     for (error, status, code, retry_after) in table() {
         let response = error.error_response();
         let header = |name| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
@@ -44,8 +44,9 @@ async fn every_error_has_its_status_code_and_retry_after() {
         assert_eq!(header(header::CACHE_CONTROL).as_deref(), Some("no-store"), "{code}");
         assert_eq!(header(header::RETRY_AFTER).as_deref(), retry_after, "{code}");
         assert_eq!(retry_after.is_some(), matches!(status, 429 | 503), "{code}");
-        assert_eq!(header(header::ALLOW).is_some(), status == 405, "{code}");
-        assert_eq!(header(header::WWW_AUTHENTICATE).is_some(), status == 401, "{code}");
+        assert_eq!(header(header::ALLOW).as_deref(), (status == 405).then_some("POST"), "{code}");
+        assert_eq!(header(header::WWW_AUTHENTICATE).as_deref(), (status == 401).then_some("Bearer"), "{code}");
+        assert_eq!(header(DEGRADED).as_deref(), (code == "STORE_UNAVAILABLE").then_some("redis"), "{code}");
         let body = to_bytes(response.into_body()).await.unwrap();
         assert!(!String::from_utf8_lossy(&body).contains("secret"), "an inner cause got out");
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();

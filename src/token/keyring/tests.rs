@@ -91,8 +91,8 @@ fn other_encodings_of_the_same_pass_are_refused() {
     let keys = keyring();
     let pass = keys.mint(drop_42(), user(7), NOW).raw().to_owned();
     let (payload, tag) = pass.split_once('.').expect("two parts");
-    let standard = pass.replace('-', "+").replace('_', "/");
     let mut variants = vec![
+        pass.replace('-', "+").replace('_', "/"),
         format!("{payload}=.{tag}"),
         format!("{payload}.{tag}="),
         format!("{payload}..{tag}"),
@@ -109,9 +109,6 @@ fn other_encodings_of_the_same_pass_are_refused() {
         ".".to_owned(),
         "x".repeat(100_000),
     ];
-    if standard != pass {
-        variants.push(standard);
-    }
     // The last character of each part has bits that decode to nothing: every other spelling of them.
     for part_end in [payload.len() - 1, pass.len() - 1] {
         for other in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".chars() {

@@ -47,6 +47,20 @@ impl Bare {
         }
     }
 
+    /// Makes a target active while there are fewer than `limit`.
+    async fn register(&mut self, target: &str, limit: u64) -> Vec<i64> {
+        let mut call = ::redis::cmd("EVAL");
+        call.arg(scripts::REGISTER.source()).arg(1).arg("queue:active").arg(target).arg(limit);
+        call.query_async(&mut self.connection).await.unwrap()
+    }
+
+    /// Writes the target's settings back.
+    async fn restore_settings(&mut self, version: &str, fields: &[&str]) -> Vec<i64> {
+        let mut call = ::redis::cmd("EVAL");
+        call.arg(scripts::SETTINGS_RESTORE.source()).arg(1).arg(redis_key(9)).arg(version).arg(fields);
+        call.query_async(&mut self.connection).await.unwrap()
+    }
+
     /// Ticks and their sweeps every 2 s, from `from` to `to`.
     async fn pump(&mut self, from: u64, to: u64) {
         for now in (from..=to).step_by(2000) {

@@ -20,3 +20,58 @@ async fn the_mark_stops_at_a_silent_person_whom_this_tick_may_not_evict_any_more
     assert_eq!(second[..4], [1_072_000, 2, 1, 4]);
     assert_eq!(redis.ask::<i64>(&["GET", &redis_key(2)]).await, 1005);
 }
+
+#[tokio::test]
+async fn purchases_in_one_call_are_judged_one_after_the_other() {
+    // The first that asks for a pass gets it, and each purchase ends by itself.
+    let claims = ["15000", "7", "1300", "a", "claim", "7", "1300", "b", "claim", "8", "900", "c", "claim"];
+    let mut redis = Bare::open().await;
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &claims).await[1..], [1, 3, 4]);
+    let ended = ["15000", "7", "1300", "b", "back", "7", "1300", "a", "spent", "7", "1300", "a", "spent"];
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &ended).await[1..], [5, 5, 5], "no queue, no books");
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &claims).await[1..], [2, 2, 4]);
+
+    // What one call of a batch did, the next sees: given back, taken by another, spent, refused.
+    let mut redis = Bare::open().await;
+    let turns = [
+        ["7", "1300", "a", "claim"],
+        ["7", "1300", "a", "back"],
+        ["7", "1300", "b", "claim"],
+        ["7", "1300", "a", "claim"],
+        ["7", "1300", "b", "spent"],
+        ["7", "1300", "a", "claim"],
+    ];
+    let turns: Vec<&str> = std::iter::once("15000").chain(turns.into_iter().flatten()).collect();
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &turns).await[1..], [1, 5, 1, 3, 5, 2]);
+    assert_eq!(redis.ask::<i64>(&["EXISTS", &redis_key(6)]).await, 0, "no claim is left");
+}
+
+#[tokio::test]
+async fn rubbish_in_one_persons_claim_is_nobody_elses_trouble_and_not_that_persons() {
+    let mut redis = Bare::open().await;
+    redis.ask::<i64>(&["HSET", &redis_key(6), "9", "rubbish"]).await;
+    let claims = ["15000", "1", "1300", "a", "claim", "9", "1300", "b", "claim"];
+    assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &claims).await[1..], [1, 1]);
+}
+
+#[tokio::test]
+async fn with_as_many_targets_as_allowed_a_new_one_is_refused_and_who_is_in_stays_in() {
+    let mut redis = Bare::open().await;
+    assert_eq!(redis.register("LIMITED_DROP:1", 1).await, [1]);
+    assert_eq!(redis.register("LIMITED_DROP:2", 1).await, [0]);
+    assert_eq!(redis.register("LIMITED_DROP:1", 1).await, [1]);
+    assert_eq!(redis.ask::<Vec<String>>(&["SMEMBERS", "queue:active"]).await, ["LIMITED_DROP:1"]);
+}
+
+#[tokio::test]
+async fn settings_are_written_back_over_none_and_over_older_ones_alone() {
+    let mut redis = Bare::open().await;
+    let (two, three) = (["version", "2", "batch_size", "9"], ["version", "3", "paused", "1"]);
+    assert_eq!(redis.restore_settings("0", &["batch_size", "5"]).await, [1], "none are stored");
+    assert_eq!(redis.restore_settings("0", &["batch_size", "6"]).await, [0], "without a version what is stored stays");
+    assert_eq!(redis.restore_settings("3", &three).await, [1], "older ones are stored");
+    assert_eq!(redis.restore_settings("3", &three).await, [0], "the same are stored");
+    assert_eq!(redis.restore_settings("2", &two).await, [0], "newer ones are stored");
+    let stored: BTreeMap<String, String> = redis.ask(&["HGETALL", &redis_key(9)]).await;
+    assert_eq!(stored, [("paused", "1"), ("version", "3")].map(|(field, is)| (field.to_owned(), is.to_owned())).into());
+}
