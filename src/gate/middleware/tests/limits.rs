@@ -20,7 +20,8 @@ async fn too_many_purchases_at_a_time_are_shed_and_cost_no_pass() {
     assert!(doors.counted("virtual_queue_gate_shed_total 1"));
     first.abort();
     assert!(first.await.is_err());
-    assert_eq!(answered(app.call(buy(3)).await).await.status, 503, "the shop is still busy for who went away");
+    let shed = soon("the shop is still busy for who went away", app.call(buy(3))).await;
+    assert_eq!(answered(shed).await.status, 503);
     shop_answers.notify_waiters();
     assert_eq!(answered(second.await.unwrap()).await.status, 201);
     *doors.shop.wait.borrow_mut() = None;
@@ -36,8 +37,7 @@ async fn a_body_that_does_not_come_ends_the_purchase_while_the_claim_holds() {
     let app = doors.open().await;
     let mut dripped = purchase(7, &doors.pass(7));
     dripped.set_payload(Payload::Stream { payload: Box::pin(stream::pending()) });
-    let answer = tokio::time::timeout(Duration::from_secs(5), app.call(dripped)).await;
-    let error = answer.expect("nobody waits for the rest of it").err().unwrap();
+    let error = soon("nobody waits for the rest of it: an end", app.call(dripped)).await.err().unwrap();
     assert_eq!(error.as_response_error().status_code(), 400);
     assert_eq!(doors.shop.visits(), 0);
     assert!(doors.store.is_claimed() && doors.store.settled().is_empty());

@@ -231,12 +231,17 @@ fn assert_denied(answer: &Answered) {
     assert_eq!((answer.status, answer.code.as_deref()), (403, Some("QUEUE_BYPASS_DENIED")));
 }
 
-/// Waits until something holds that must come; fails where it would hang.
+/// What must come; fails where it would hang.
+async fn soon<T>(what: &str, comes: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(10), comes).await.unwrap_or_else(|_| panic!("{what} within 10 s"))
+}
+
+/// Waits until it holds.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let came = tokio::time::timeout(Duration::from_secs(10), async {
+    let held = async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-    });
-    came.await.unwrap_or_else(|_| panic!("{what} within 10 s"));
+    };
+    soon(what, held).await;
 }
