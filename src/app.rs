@@ -11,6 +11,8 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use actix::{Actor, Addr};
 use actix_rt::{Arbiter, task::JoinHandle};
 use actix_web::web::Data;
+use futures_util::future::join_all;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::{
     key_watch::KeyWatch,
@@ -207,24 +209,29 @@ impl App {
     }
 
     /// Serves until SIGTERM or SIGINT, then ends in order: not ready any more for `server.drain_seconds` (not on SIGINT),
-    /// no new connections, running requests get `server.shutdown_grace_seconds`, then the pumps stop (others take
-    /// over), then the rest.
+    /// no new connections, running requests get `server.shutdown_grace_seconds` in all, then the pumps stop (others take
+    /// over), then the rest. Another signal ends the waiting: what is under way then is cut off, as at the end of its time.
     ///
     /// # Errors
     /// When the signals cannot be listened for.
     pub async fn run_until_signal(self) -> io::Result<()> {
-        let signal = signalled().await?;
+        let mut signals = Signals::listen()?;
+        let signal = signals.next().await;
         tracing::info!(signal, "ending: running requests get their time");
         self.lifecycle.draining();
-        if signal == "SIGTERM" {
-            // Whoever asks again does not want to wait for a balancer.
-            let again = actix_rt::time::timeout(self.drain, signalled()).await;
-            if let Ok(signal) = again {
-                tracing::info!(signal = signal?, "ending now");
+        let drain = if signal == "SIGTERM" { self.drain } else { Duration::ZERO };
+        let in_time = async {
+            tokio::time::sleep(drain).await;
+            let all = join_all(self.servers.iter().map(|server| server.end(&self.gate)));
+            if tokio::time::timeout(self.grace, all).await.is_err() {
+                tracing::warn!("the time of running requests is over: the last ones are cut off");
             }
+        };
+        tokio::select! {
+            () = in_time => {}
+            signal = signals.next() => tracing::info!(signal, "ending now: running requests are cut off"),
         }
-        let (gate, grace) = (&self.gate, self.grace);
-        futures_util::future::join_all(self.servers.into_iter().map(|server| server.end(gate, grace))).await;
+        join_all(self.servers.into_iter().map(Listening::close)).await;
         let _ = self.pumps.send(StopPumps).await;
         self.pump_thread.stop();
         let _ = self.pump_thread.join();
@@ -325,12 +332,22 @@ fn gate(
     if config.token.single_use { gate.single_use(store) } else { gate }
 }
 
-/// Waits for SIGTERM or SIGINT; gives its name.
-async fn signalled() -> io::Result<&'static str> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    })
+/// SIGTERM and SIGINT from when this is made on: none is missed between two looks.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for the next one; gives its name.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
 }

@@ -56,24 +56,30 @@ pub(super) struct Listening {
     /// Where.
     pub(super) address: SocketAddr,
     /// Our own hold on the socket.
-    socket: OwnedFd,
+    socket: StdTcpStream,
     handle: ServerHandle,
     server: JoinHandle<io::Result<()>>,
 }
 
 impl Listening {
-    /// Takes no more connections, then lets what is under way end. Refused is better than accepted and cut off: whoever
-    /// is refused can safely ask somebody else.
+    /// Takes no more connections, then waits until what is under way has ended, however long that takes. Refused is
+    /// better than accepted and cut off: whoever is refused can safely ask somebody else.
     ///
-    /// Purchases are waited for by themselves, at most `grace`: one whose client has gone has no connection.
-    pub(super) async fn end(self, gate: &EntryTokenGate, grace: Duration) {
+    /// Purchases are waited for by themselves: one whose client has gone has no connection.
+    pub(super) async fn end(&self, gate: &EntryTokenGate) {
         // Else the server would wonder what has become of its socket.
         self.handle.pause().await;
         // Where the system does not do that with a socket that listens, stopping does.
-        let _ = StdTcpStream::from(self.socket).shutdown(Shutdown::Both);
+        let _ = self.socket.shutdown(Shutdown::Both);
         tokio::time::sleep(LAST_ARRIVALS).await;
-        let all_ended = tokio::time::timeout(grace, gate.purchases_have_ended()).await.is_ok();
-        self.handle.stop(all_ended).await;
+        gate.purchases_have_ended().await;
+        self.handle.stop(true).await;
+    }
+
+    /// Ends at once. What is still under way is cut off: a purchase stays claimed until its lease ends.
+    pub(super) async fn close(self) {
+        // A server that waits for its connections takes no orders. Dropped, it waits for none.
+        self.server.abort();
         let _ = self.server.await;
     }
 }
@@ -138,7 +144,7 @@ where
     <S::Service as Service<Request>>::Future: 'static,
     B: MessageBody + 'static,
 {
-    let (address, socket) = (listener.local_addr()?, listener.try_clone()?.into());
+    let (address, socket) = (listener.local_addr()?, OwnedFd::from(listener.try_clone()?).into());
     let (keep_alive, head) =
         (Duration::from_secs(config.keep_alive_seconds), Duration::from_millis(config.client_request_timeout_ms));
     let limits =
@@ -147,6 +153,7 @@ where
         .workers(workers)
         .max_concurrent_connections(connections)
         .disable_signals()
+        // Begins later than the time of all, which is over first.
         .shutdown_timeout(config.shutdown_grace_seconds);
     let ending = builder.graceful_shutdown_signal();
     let builder = builder.listen(format!("http {address}"), listener, move || {

@@ -35,7 +35,8 @@ pub(crate) fn pass(user: u64) -> String {
     keyring.mint(target, UserId::try_from(user).unwrap(), expires_at).raw().to_owned()
 }
 
-fn order(user: u64, pass: &str, body: &str) -> Vec<u8> {
+/// An order of drop 42, as it is sent.
+pub(crate) fn order(user: u64, pass: &str, body: &str) -> Vec<u8> {
     format!(
         "POST /limited-drops/42/orders HTTP/1.1\r\nHost: shop.example\r\nX-User-Id: {user}\r\nX-Entry-Token: {pass}\r\n\
          Content-Length: {}\r\n\r\n{body}",
@@ -44,7 +45,8 @@ fn order(user: u64, pass: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-fn buy(server: &Server, user: u64, pass: &str) -> RawAnswer {
+/// Sends an order of drop 42, and gives the answer.
+pub(crate) fn buy(server: &Server, user: u64, pass: &str) -> RawAnswer {
     Raw::ask(server.url(), &order(user, pass, "{}")).expect("an answer")
 }
 

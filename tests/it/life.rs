@@ -1,13 +1,16 @@
 //! Starting, serving, ending.
 
-use std::time::Duration;
+use std::{io::Write, sync::mpsc, time::Duration};
 
 use reqwest::Method;
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    gateway::{buy, gateway, order, pass},
+    invariants,
     redis_server::RedisServer,
     server::{DROP, Reply, Server},
+    upstream::{Raw, Upstream},
 };
 
 #[tokio::test]
@@ -90,4 +93,70 @@ async fn before_the_end_readiness_turns_while_everything_is_still_served() {
     }
     assert_eq!(server.enter(DROP, 7).await.status, 200, "whoever still comes is served");
     assert!(server.wait().success());
+}
+
+#[tokio::test]
+async fn at_the_end_purchases_and_all_other_requests_have_one_grace_together() {
+    let (arrived, came) = mpsc::channel();
+    let shop = Upstream::answering(move |got, stream| {
+        arrived.send(()).unwrap();
+        let takes = if got.line().starts_with("POST") { 2 } else { 60 };
+        std::thread::sleep(Duration::from_secs(takes));
+        stream.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok").is_ok()
+    });
+    let mut server =
+        gateway(shop.url(), &[("VQ_SERVER__DRAIN_SECONDS", "0"), ("VQ_SERVER__SHUTDOWN_GRACE_SECONDS", "3")]);
+    let [mut buyer, mut other] = [Raw::connect(server.url()), Raw::connect(server.url())];
+    buyer.send(&order(7, &pass(7), "{}"));
+    other.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n");
+    for _ in 0..2 {
+        came.recv_timeout(Duration::from_secs(5)).unwrap();
+    }
+    let began = Instant::now();
+    server.terminate();
+    assert!(server.wait().success());
+    let took = began.elapsed();
+    println!("with a grace of 3 s it ended after {took:?}");
+    assert_eq!(buyer.answer().expect("it had the time").status, 201);
+    assert!(other.answer().is_none(), "it was cut off");
+    assert!((2900..4500).contains(&took.as_millis()), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_the_waiting_at_once_and_leaves_a_purchase_claimed() {
+    let (arrived, came) = mpsc::channel();
+    let shop = Upstream::answering(move |_, _| {
+        arrived.send(()).unwrap();
+        std::thread::sleep(Duration::from_secs(60));
+        false
+    });
+    let redis = RedisServer::start();
+    let settings = [
+        ("VQ_UPSTREAM__URL", shop.url()),
+        ("VQ_UPSTREAM__TIMEOUT_MS", "60000"),
+        ("VQ_DEMO_SHOP__ENABLED", "false"),
+        ("VQ_SERVER__DRAIN_SECONDS", "30"),
+        ("VQ_SERVER__SHUTDOWN_GRACE_SECONDS", "30"),
+    ];
+    let remains = Server::serve(&redis, &settings);
+    for (user, signal) in [(7, Server::terminate as fn(&Server)), (8, Server::interrupt)] {
+        let mut server = Server::serve(&redis, &settings);
+        let (mut buyer, pass) = (Raw::connect(server.url()), pass(user));
+        buyer.send(&order(user, &pass, "{}"));
+        came.recv_timeout(Duration::from_secs(5)).unwrap();
+        signal(&server);
+        // One is still in the drain then, the other in the grace: Ctrl-C does not wait for balancers.
+        sleep(Duration::from_secs(1)).await;
+        assert!(!server.has_ended(), "it waits");
+        let began = Instant::now();
+        signal(&server);
+        assert!(server.wait().success());
+        let took = began.elapsed();
+        println!("ended {took:?} after the second signal");
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        assert!(buyer.answer().is_none(), "it was cut off");
+        assert!(buy(&remains, user, &pass).is_problem(409, "PASS_IN_USE"), "nobody knows whether it bought");
+    }
+    assert_eq!(shop.take().len(), 2);
+    invariants::assert_hold(&redis);
 }

@@ -137,6 +137,11 @@ impl Server {
         self.signal("-TERM");
     }
 
+    /// SIGINT, as Ctrl-C sends it.
+    pub(crate) fn interrupt(&self) {
+        self.signal("-INT");
+    }
+
     /// Freezes: connections stay open and nothing answers.
     pub(crate) fn stop(&self) {
         self.signal("-STOP");
@@ -158,6 +163,11 @@ impl Server {
         // hundredths of a second on every Linux.
         let after = stat.rsplit_once(") ").expect("a name").1;
         after.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<f64>().expect("a number") / 100.0).sum()
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it can be asked").is_some()
     }
 
     /// Waits for its end.
