@@ -12,7 +12,7 @@ use std::{
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, AtomicResponse, Context, Handler, Message, WrapFuture};
 use futures_util::FutureExt;
 
-use super::{PumpParts, TargetEnded, TickReport};
+use super::{PumpParts, TickReport};
 use crate::{
     domain::QueueTarget,
     metrics::TickFailure,
@@ -59,6 +59,11 @@ impl Health {
         self.ended.load(Ordering::Acquire)
     }
 
+    /// Nothing that it still says counts: what it says of its target may be long past.
+    pub(super) fn is_over(&self) -> bool {
+        self.has_ended() || self.replaced.load(Ordering::Acquire)
+    }
+
     pub(super) fn since_last_tick(&self, now: Duration) -> Duration {
         now.saturating_sub(Duration::from_millis(self.finished_at.load(Ordering::Acquire)))
     }
@@ -95,7 +100,7 @@ impl AdmissionActor {
             }
             Next::Ended => {
                 self.health.ended.store(true, Ordering::Release);
-                let _ = self.parts.reports.try_send(TargetEnded(self.target));
+                self.parts.metrics.target_ended(self.target);
                 ctx.stop();
             }
         }
@@ -143,12 +148,14 @@ impl Handler<TickNow> for AdmissionActor {
         if read_gauges {
             self.gauges_read_at = Some(now);
         }
-        let pump = Pump { target: self.target, parts: self.parts.clone(), due_at: self.due_at };
+        let (target, health) = (self.target, self.health.clone());
+        let pump = Pump { target, parts: self.parts.clone(), health, due_at: self.due_at };
         let work = AssertUnwindSafe(pump.tick(read_gauges)).catch_unwind();
         AtomicResponse::new(Box::pin(work.into_actor(self).map(|outcome, actor, ctx| {
             let next = outcome.unwrap_or_else(|_| {
                 tracing::error!(target = %actor.target, "a tick panicked; the next one goes on");
                 let _ = actor.parts.reports.try_send(TickReport {
+                    pump: actor.health.clone(),
                     target: actor.target,
                     seen: None,
                     late: None,
@@ -165,6 +172,7 @@ impl Handler<TickNow> for AdmissionActor {
 struct Pump {
     target: QueueTarget,
     parts: PumpParts,
+    health: Arc<Health>,
     due_at: Option<Duration>,
 }
 
@@ -186,7 +194,8 @@ impl Pump {
             None
         };
         // Lost if the mailbox is full: the next report says the same.
-        let _ = self.parts.reports.try_send(TickReport { target: self.target, seen, late, failed });
+        let report = TickReport { pump: self.health, target: self.target, seen, late, failed };
+        let _ = self.parts.reports.try_send(report);
         next
     }
 

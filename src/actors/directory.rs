@@ -12,7 +12,7 @@ use actix::{
 };
 use futures_util::FutureExt;
 
-use super::{AdmissionActor, PumpParts, TargetEnded, admission::Health};
+use super::{AdmissionActor, PumpParts, admission::Health};
 use crate::{domain::QueueTarget, metrics::RestartCause, service::VirtualQueueService, store::StoreError};
 
 /// How often the active targets are read.
@@ -58,7 +58,8 @@ impl Directory {
         self.pumps.retain(|target, pump| {
             let is_wanted = wanted.contains(target);
             if !is_wanted && !pump.health.has_ended() {
-                let _ = parts.reports.try_send(TargetEnded(*target));
+                pump.health.replace();
+                parts.metrics.target_ended(*target);
             }
             is_wanted
         });

@@ -1,9 +1,11 @@
-//! Keeps the gauges of the targets, and ends them.
+//! Keeps the gauges of the targets. Whoever ends a pump for good ends them, at once: what that pump has on its way is no
+//! news any more.
 
 use std::{sync::Arc, time::Duration};
 
 use actix::{Actor, Context, Handler, Message};
 
+use super::admission::Health;
 use crate::{
     domain::QueueTarget,
     metrics::{Metrics, TickFailure},
@@ -31,9 +33,11 @@ impl Actor for MetricsActor {
 }
 
 /// What a tick of this replica saw.
-#[derive(Debug, Clone, PartialEq, Message)]
+#[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct TickReport {
+    /// Whose tick it was.
+    pub(super) pump: Arc<Health>,
     /// Of which target.
     pub target: QueueTarget,
     /// Waiting people and admissions a second, from the store; none if it did not say.
@@ -43,11 +47,6 @@ pub struct TickReport {
     /// How the tick failed, if it did.
     pub failed: Option<TickFailure>,
 }
-
-/// A target has no queue any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
-#[rtype(result = "()")]
-pub struct TargetEnded(pub QueueTarget);
 
 /// Is anybody there? Does nothing.
 #[derive(Debug, Clone, Copy, Message)]
@@ -64,7 +63,9 @@ impl Handler<TickReport> for MetricsActor {
     type Result = ();
 
     fn handle(&mut self, report: TickReport, _: &mut Self::Context) {
-        if let Some((waiting, rate)) = report.seen {
+        if let Some((waiting, rate)) = report.seen
+            && !report.pump.is_over()
+        {
             self.metrics.target_seen(report.target, waiting, rate);
         }
         if let Some(late) = report.late {
@@ -73,13 +74,5 @@ impl Handler<TickReport> for MetricsActor {
         if let Some(how) = report.failed {
             self.metrics.tick_failed(how);
         }
-    }
-}
-
-impl Handler<TargetEnded> for MetricsActor {
-    type Result = ();
-
-    fn handle(&mut self, TargetEnded(target): TargetEnded, _: &mut Self::Context) {
-        self.metrics.target_ended(target);
     }
 }

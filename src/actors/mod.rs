@@ -15,7 +15,7 @@ mod watch;
 
 pub use admission::AdmissionActor;
 pub use directory::{Directory, Refresh, StopPumps};
-pub use metrics::{MetricsActor, TargetEnded, TickReport};
+pub use metrics::{MetricsActor, TickReport};
 pub use watch::PumpWatch;
 
 use std::{sync::Arc, time::Duration};

@@ -1,4 +1,4 @@
-//! For tests of what stands on a store: a store that answers, fails, panics or hangs as told.
+//! For tests of what stands on a store: a store that answers, fails, panics, hangs or waits as told.
 
 use std::{
     sync::{
@@ -9,6 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use tokio::sync::Semaphore;
 
 use super::{
     Adopted, Claim, Departure, Place, Settled, Settlement, StoreError, Sweep, Tick, TickLock, VirtualQueueStore,
@@ -23,6 +24,8 @@ pub(crate) enum Mood {
     Fail(StoreError),
     Panic,
     Hang,
+    /// Answer when there is a permit.
+    Wait(Arc<Semaphore>),
 }
 
 /// A store before the real one.
@@ -54,6 +57,10 @@ impl FaultyStore {
             Mood::Fail(error) => Err(error),
             Mood::Panic => panic!("as told"),
             Mood::Hang => std::future::pending().await,
+            Mood::Wait(permits) => {
+                permits.acquire().await.unwrap().forget();
+                Ok(&*self.inner)
+            }
         }
     }
 }

@@ -76,7 +76,7 @@ async fn a_metrics_actor_that_panics_is_replaced_and_admission_goes_on() {
 async fn a_metrics_actor_whose_mailbox_is_full_is_replaced_and_admission_goes_on() {
     goes_on_after("metrics", async |pumps| {
         pumps.reports.send(Harm::Hang).await.unwrap();
-        while pumps.reports.try_send(TargetEnded(drop_42())).is_ok() {}
+        while pumps.reports.try_send(metrics::AreYouThere).is_ok() {}
     })
     .await;
 }

@@ -1,5 +1,7 @@
 //! Ticks that fail, panic, hang or meet others; a target that ends.
 
+use tokio::sync::Semaphore;
+
 use super::*;
 
 /// The gauge of the target, there while it has a pump.
@@ -94,6 +96,27 @@ async fn an_idle_target_goes_with_its_actor_and_its_series() {
     crowd(&store, 5).await;
     assert!(within(TAKEOVER, || async { mark(&store).await == 5 }).await, "and it starts again");
     assert_eq!(pumps.counted("virtual_queue_pump_restarts_total"), 0, "neither end nor beginning is a fault");
+}
+
+#[actix_rt::test]
+async fn what_a_tick_under_way_reports_of_a_target_that_has_ended_is_no_news() {
+    let (pumps, store) = Pumps::alone();
+    crowd(&store, 1000).await;
+    let reported = || pumps.counted("virtual_queue_tick_late_seconds_count");
+    // At its pace each tick reads the gauges.
+    assert!(within(TAKEOVER * 2, || async { reported() >= 3 && pumps.metrics.render().contains(LENGTH) }).await);
+    let permits = Arc::new(Semaphore::new(0));
+    pumps.store.be(Mood::Wait(permits.clone()));
+    let before = pumps.store.calls();
+    assert!(within(TAKEOVER, || async { pumps.store.calls() > before }).await, "a tick has begun");
+    pumps.watch.send(StopPumps).await.unwrap();
+    assert!(!pumps.metrics.render().contains(LENGTH));
+    // The lock of the tick before has ended then.
+    tokio::time::sleep(TICK).await;
+    let before = reported();
+    permits.add_permits(100);
+    assert!(within(TAKEOVER, || async { reported() > before }).await, "its batch counts");
+    assert!(!pumps.metrics.render().contains(LENGTH), "{}", pumps.metrics.render());
 }
 
 fn rules_idle() -> Duration {
