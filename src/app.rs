@@ -62,7 +62,7 @@ pub enum StartError {
 
 /// A running waiting room. Ends with [`Self::run_until_signal`], or is abandoned when dropped.
 pub struct App {
-    address: SocketAddr,
+    addresses: Addresses,
     lifecycle: Arc<Lifecycle>,
     drain: Duration,
     grace: Duration,
@@ -85,14 +85,23 @@ struct Stores {
     stock: Arc<dyn StockGate>,
 }
 
+/// Where a waiting room listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses {
+    /// For buyers: every address of `server.host`, at least one.
+    pub public: Vec<SocketAddr>,
+    /// For operators and their machines; none where `server.management_port` is not set: they come to the public ones.
+    pub management: Vec<SocketAddr>,
+}
+
 /// Starts on a system of its own, tells `started` where it listens, and serves until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// [`StartError`], or what `started` says.
-pub fn run(config: &Config, started: impl FnOnce(SocketAddr) -> io::Result<()>) -> io::Result<()> {
+pub fn run(config: &Config, started: impl FnOnce(&Addresses) -> io::Result<()>) -> io::Result<()> {
     actix_rt::System::new().block_on(async {
         let app = App::start(config).await.map_err(io::Error::other)?;
-        started(app.address())?;
+        started(app.addresses())?;
         app.run_until_signal().await
     })
 }
@@ -178,15 +187,14 @@ impl App {
             lifecycle: lifecycle.clone(),
             options,
         });
-        let servers = listen(config, &state, &gate, &shop)?;
-        let address = servers[0].address;
-        let key_watch = KeyWatch::new(key_watch::name(address), keys, of_watch);
+        let (addresses, servers) = listen(config, &state, &gate, &shop)?;
+        let key_watch = KeyWatch::new(key_watch::name(addresses.public[0]), keys, of_watch);
         let replica = key_watch.me().clone();
         let key_watch = actix_rt::spawn(key_watch.run(store.clone()));
         lifecycle.serving();
         let drain = Duration::from_secs(config.server.drain_seconds);
         Ok(Self {
-            address,
+            addresses,
             lifecycle,
             drain,
             grace: Duration::from_secs(config.server.shutdown_grace_seconds),
@@ -203,9 +211,9 @@ impl App {
         })
     }
 
-    /// Where buyers reach it.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Where it is reached.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
     }
 
     /// Serves until SIGTERM or SIGINT, then ends in order: not ready any more for `server.drain_seconds` (not on SIGINT),

@@ -20,8 +20,9 @@ use actix_web::{
     middleware::from_fn,
     web::{self, Data},
 };
+use rustix::io::Errno;
 
-use super::{StartError, descriptors};
+use super::{Addresses, StartError, descriptors};
 use crate::{
     config::{Config, ServerConfig},
     demo_shop::{self, ShopService},
@@ -53,10 +54,8 @@ const SEND_BUFFER: u32 = 256 * 1024;
 
 /// One server that listens.
 pub(super) struct Listening {
-    /// Where.
-    pub(super) address: SocketAddr,
-    /// Our own hold on the socket.
-    socket: StdTcpStream,
+    /// Our own hold on its sockets.
+    sockets: Vec<StdTcpStream>,
     handle: ServerHandle,
     server: JoinHandle<io::Result<()>>,
 }
@@ -67,10 +66,12 @@ impl Listening {
     ///
     /// Purchases are waited for by themselves: one whose client has gone has no connection.
     pub(super) async fn end(&self, gate: &EntryTokenGate) {
-        // Else the server would wonder what has become of its socket.
+        // Else the server would wonder what has become of its sockets.
         self.handle.pause().await;
-        // Where the system does not do that with a socket that listens, stopping does.
-        let _ = self.socket.shutdown(Shutdown::Both);
+        for socket in &self.sockets {
+            // Where the system does not do that with a socket that listens, stopping does.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
         tokio::time::sleep(LAST_ARRIVALS).await;
         gate.purchases_have_ended().await;
         self.handle.stop(true).await;
@@ -84,18 +85,21 @@ impl Listening {
     }
 }
 
-/// Binds first and serves then, so that a taken port fails the start before anybody is served. The first is the one for
-/// buyers.
+/// Binds first and serves then, so that a taken port fails the start before anybody is served.
 pub(super) fn listen(
     config: &Config,
     state: &Data<HttpState>,
     gate: &EntryTokenGate,
     shop: &Shop,
-) -> Result<Vec<Listening>, StartError> {
+) -> Result<(Addresses, Vec<Listening>), StartError> {
     let server = &config.server;
     let public = bind(server, server.port)?;
     let management = server.management_port.map(|port| bind(server, port)).transpose()?;
     let failed = |cause| StartError::Listen { address: server.host.clone(), cause };
+    let addresses = Addresses {
+        public: addresses_of(&public).map_err(failed)?,
+        management: addresses_of(management.as_deref().unwrap_or_default()).map_err(failed)?,
+    };
     let apart = management.is_some();
     let workers = match server.workers {
         0 => std::thread::available_parallelism().map_or(2, usize::from),
@@ -115,21 +119,21 @@ pub(super) fn listen(
         http::with_middleware(app.default_service(web::to(http::not_found)))
     });
     let mut servers = vec![main.map_err(failed)?];
-    if let Some(listener) = management {
+    if let Some(listeners) = management {
         let state = state.clone();
-        let small = serve(server, listener, 1, connections, move || {
+        let small = serve(server, listeners, 1, connections, move || {
             let app = WebApp::new().app_data(state.clone()).configure(http::management_routes);
             http::with_middleware(app.default_service(web::to(http::not_found)))
         });
         servers.push(small.map_err(failed)?);
     }
-    Ok(servers)
+    Ok((addresses, servers))
 }
 
 /// What `HttpServer` does, with connections that may not be slow for ever, which it has no place for.
 fn serve<F, I, S, B>(
     config: &ServerConfig,
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     workers: usize,
     connections: usize,
     app: F,
@@ -144,58 +148,86 @@ where
     <S::Service as Service<Request>>::Future: 'static,
     B: MessageBody + 'static,
 {
-    let (address, socket) = (listener.local_addr()?, OwnedFd::from(listener.try_clone()?).into());
     let (keep_alive, head) =
         (Duration::from_secs(config.keep_alive_seconds), Duration::from_millis(config.client_request_timeout_ms));
     let limits =
         ClientLimits { head, idle: keep_alive, stall: Duration::from_secs(config.client_stall_timeout_seconds) };
-    let builder = Server::build()
+    let mut builder = Server::build()
         .workers(workers)
         .max_concurrent_connections(connections)
         .disable_signals()
         // Begins later than the time of all, which is over first.
         .shutdown_timeout(config.shutdown_grace_seconds);
     let ending = builder.graceful_shutdown_signal();
-    let builder = builder.listen(format!("http {address}"), listener, move || {
-        let ending = ending.clone();
-        let app = app().into_factory().map_err(|error: Error| error.error_response());
-        let http = HttpService::build()
-            .graceful_shutdown_signal(move || {
-                let ending = ending.clone();
-                async move { ending.notified().await }
-            })
-            .keep_alive(keep_alive)
-            .client_request_timeout(head)
-            .client_disconnect_timeout(CLOSING)
-            .local_addr(address)
-            .on_connect_ext(|client: &ClientStream, data| {
-                data.insert(client.under_way());
-            })
-            .h1(map_config(app, |()| AppConfig::default()));
-        let accept = fn_service(move |tcp: TcpStream| {
-            let peer = tcp.peer_addr().ok();
-            ready(Ok::<_, DispatchError>((ClientStream::new(tcp, limits), peer)))
-        });
-        accept.and_then(http)
-    })?;
+    let mut sockets = Vec::new();
+    for listener in listeners {
+        let address = listener.local_addr()?;
+        sockets.push(OwnedFd::from(listener.try_clone()?).into());
+        let (app, ending) = (app.clone(), ending.clone());
+        builder = builder.listen(format!("http {address}"), listener, move || {
+            let ending = ending.clone();
+            let app = app().into_factory().map_err(|error: Error| error.error_response());
+            let http = HttpService::build()
+                .graceful_shutdown_signal(move || {
+                    let ending = ending.clone();
+                    async move { ending.notified().await }
+                })
+                .keep_alive(keep_alive)
+                .client_request_timeout(head)
+                .client_disconnect_timeout(CLOSING)
+                .local_addr(address)
+                .on_connect_ext(|client: &ClientStream, data| {
+                    data.insert(client.under_way());
+                })
+                .h1(map_config(app, |()| AppConfig::default()));
+            let accept = fn_service(move |tcp: TcpStream| {
+                let peer = tcp.peer_addr().ok();
+                ready(Ok::<_, DispatchError>((ClientStream::new(tcp, limits), peer)))
+            });
+            accept.and_then(http)
+        })?;
+    }
     let server = builder.run();
-    Ok(Listening { address, socket, handle: server.handle(), server: actix_rt::spawn(server) })
+    Ok(Listening { sockets, handle: server.handle(), server: actix_rt::spawn(server) })
+}
+
+/// Sockets that listen at every address of the host.
+fn bind(config: &ServerConfig, port: u16) -> Result<Vec<TcpListener>, StartError> {
+    let host = config.host.as_str();
+    let failed = |cause| StartError::Listen { address: format!("{host}:{port}"), cause };
+    bind_all((host, port).to_socket_addrs().map_err(failed)?, config.backlog).map_err(failed)
+}
+
+/// Sockets that listen at all of these addresses that this machine has, at least one. Any free port is the same for all.
+fn bind_all(addresses: impl Iterator<Item = SocketAddr>, backlog: u32) -> io::Result<Vec<TcpListener>> {
+    let (mut listeners, mut seen): (Vec<TcpListener>, Vec<SocketAddr>) = Default::default();
+    let mut missing = io::ErrorKind::AddrNotAvailable.into();
+    for mut address in addresses {
+        // A name may be written down twice.
+        if seen.contains(&address) {
+            continue;
+        }
+        seen.push(address);
+        if let (0, Some(first)) = (address.port(), listeners.first()) {
+            address.set_port(first.local_addr()?.port());
+        }
+        match bind_to(address, backlog) {
+            Ok(listener) => listeners.push(listener),
+            // `localhost` has an IPv6 address in many places that have no IPv6.
+            Err(cause) if matches!(Errno::from_io_error(&cause), Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT)) => {
+                missing = cause;
+            }
+            Err(cause) => return Err(cause),
+        }
+    }
+    if listeners.is_empty() { Err(missing) } else { Ok(listeners) }
+}
+
+fn addresses_of(listeners: &[TcpListener]) -> io::Result<Vec<SocketAddr>> {
+    listeners.iter().map(TcpListener::local_addr).collect()
 }
 
 /// A socket that listens. The standard library's own takes 128 at a time, and a crowd that comes at once is more.
-fn bind(config: &ServerConfig, port: u16) -> Result<TcpListener, StartError> {
-    let host = config.host.as_str();
-    let failed = |cause| StartError::Listen { address: format!("{host}:{port}"), cause };
-    let mut last = io::ErrorKind::AddrNotAvailable.into();
-    for address in (host, port).to_socket_addrs().map_err(failed)? {
-        match bind_to(address, config.backlog) {
-            Ok(listener) => return Ok(listener),
-            Err(cause) => last = cause,
-        }
-    }
-    Err(failed(last))
-}
-
 fn bind_to(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { tokio::net::TcpSocket::new_v4() } else { tokio::net::TcpSocket::new_v6() }?;
     // After a restart connections of before may hold the port for a minute.
@@ -224,4 +256,35 @@ fn shop_scope(gate: &EntryTokenGate, shop: &Shop) -> impl HttpServiceFactory + u
         Shop::None => scope.configure(http::no_shop_routes).default_service(web::to(http::not_found)),
     };
     scope.wrap(gate.clone()).wrap(from_fn(proxy::refuse_ambiguous))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(addresses: &[&str]) -> io::Result<(Vec<TcpListener>, Vec<SocketAddr>)> {
+        let listeners = bind_all(addresses.iter().map(|address| address.parse().unwrap()), 16)?;
+        let at = addresses_of(&listeners)?;
+        Ok((listeners, at))
+    }
+
+    #[actix_web::test]
+    async fn every_address_of_a_host_is_listened_at_with_one_port() {
+        // 192.0.2.1 is nobody's (RFC 5737); all of 127.0.0.0/8 is ours.
+        let (_listeners, at) = bound(&["192.0.2.1:0", "127.0.0.1:0", "127.0.0.2:0", "127.0.0.1:0"]).unwrap();
+        let port = at[0].port();
+        assert_eq!(at, [SocketAddr::from(([127, 0, 0, 1], port)), SocketAddr::from(([127, 0, 0, 2], port))]);
+        for address in at {
+            assert!(StdTcpStream::connect(address).is_ok(), "{address}");
+        }
+    }
+
+    #[actix_web::test]
+    async fn a_host_with_no_address_here_or_with_one_whose_port_is_taken_is_refused() {
+        assert_eq!(bound(&["192.0.2.1:0"]).unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
+        let listener = TcpListener::bind("127.0.0.2:0").unwrap();
+        let taken = listener.local_addr().unwrap();
+        let here = format!("127.0.0.1:{}", taken.port());
+        assert_eq!(bound(&[&here, &taken.to_string()]).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
 }

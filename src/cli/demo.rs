@@ -1,16 +1,14 @@
 //! What `demo` tells a person who has just started it.
 
-use std::{
-    io::{self, Write},
-    net::SocketAddr,
-};
+use std::io::{self, Write};
 
-use crate::config::Config;
+use crate::{app::Addresses, config::Config};
 
 /// Prints what to open and what to type, ready to be pasted.
-pub(super) fn say_what_to_type(config: &Config, address: SocketAddr, out: &mut impl Write) -> io::Result<()> {
-    let (base, batch, seconds) =
-        (format!("http://{address}"), config.queue.batch_size, config.queue.tick_ms as f64 / 1000.0);
+pub(super) fn say_what_to_type(config: &Config, addresses: &Addresses, out: &mut impl Write) -> io::Result<()> {
+    let base = format!("http://{}", addresses.public[0]);
+    let management = addresses.management.first().map_or(base.clone(), |address| format!("http://{address}"));
+    let (batch, seconds) = (config.queue.batch_size, config.queue.tick_ms as f64 / 1000.0);
     write!(
         out,
         "
@@ -27,7 +25,7 @@ The same for seats: …/virtual-queues/ticketing-event/7/entries, then
   curl -X POST -H 'X-User-Id: 7' -H 'X-Entry-Token: TOKEN' -H 'Content-Type: application/json' \\
        -d '{{\"seatIds\":[\"A1\"]}}' {base}/events/7/seats/select
 
-To open: {base}/virtual-queues/limited-drop/42/stats  {base}/metrics  {base}/openapi.json
+To open: {base}/virtual-queues/limited-drop/42/stats  {management}/metrics  {base}/openapi.json
 Ctrl-C ends it.
 "
     )

@@ -9,7 +9,6 @@ mod demo;
 use std::{
     ffi::OsString,
     io::{self, Write},
-    net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
 };
@@ -17,7 +16,7 @@ use std::{
 use clap::{Parser, Subcommand};
 
 use crate::{
-    app,
+    app::{self, Addresses},
     config::{Config, Mode},
     http, telemetry,
 };
@@ -97,10 +96,15 @@ pub fn run(
         }
     };
     telemetry::init(&config.log);
-    let started = |address: SocketAddr| {
-        writeln!(out, "listening on http://{address}")?;
+    let started = |addresses: &Addresses| {
+        for address in &addresses.public {
+            writeln!(out, "listening on http://{address}")?;
+        }
+        for address in &addresses.management {
+            writeln!(out, "management on http://{address}")?;
+        }
         if mode == Mode::Demo {
-            demo::say_what_to_type(&config, address, out)?;
+            demo::say_what_to_type(&config, addresses, out)?;
         }
         out.flush()
     };

@@ -27,9 +27,17 @@ async fn it_tells_that_it_lives_and_that_it_is_ready() {
 
 #[tokio::test]
 async fn a_management_port_takes_metrics_health_and_admin_off_the_public_one() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let server = Server::demo(&[("VQ_SERVER__MANAGEMENT_PORT", &port)]);
-    let management = format!("http://127.0.0.1:{port}");
+    let server = Server::demo(&[("VQ_SERVER__MANAGEMENT_PORT", "0")]);
+    let until = Instant::now() + Duration::from_secs(5);
+    let management = loop {
+        let said = server.log();
+        if let Some((line, _)) = said.split_once("management on ").and_then(|(_, rest)| rest.split_once('\n')) {
+            break line.to_owned();
+        }
+        assert!(Instant::now() < until, "it says where: {said}");
+        sleep(Duration::from_millis(10)).await;
+    };
+    assert_ne!(management, server.url());
     for path in ["/metrics", "/health/live", "/health/ready", "/admin/flags/virtual-queue.enabled"] {
         assert_eq!(server.get(path).await.refusal(), (404, "NOT_FOUND"), "{path}");
         let there = reqwest::Client::new().get(format!("{management}{path}")).bearer_auth(crate::server::ADMIN);

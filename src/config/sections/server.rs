@@ -3,7 +3,7 @@ use crate::config::{error::Problems, layers::SectionReader};
 /// Where we listen.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Address or host name.
+    /// Address or host name, of which every address counts.
     pub host: String,
     /// Port; 0 takes any free one.
     pub port: u16,
@@ -23,7 +23,7 @@ pub struct ServerConfig {
     pub shutdown_grace_seconds: u64,
     /// Seconds between SIGTERM and taking no new connections: not ready any more, and still serving.
     pub drain_seconds: u64,
-    /// A port of its own for metrics, health and admin; none: they live on `port`.
+    /// A port of its own for metrics, health and admin, 0 for any free one; none: they live on `port`.
     pub management_port: Option<u16>,
 }
 
