@@ -187,6 +187,7 @@ async fn four_hundred_slow_clients_are_ended_in_time_and_everybody_else_is_serve
         for (took, answer) in &ended {
             assert!(*took < limit + SLACK, "{what}: ended after {took:?}");
             assert!(answers.contains(&status(answer)), "{what}: {answer:?}");
+            assert!(what != "first heads" || answer.ends_with("\r\n\r\n"), "README: an empty body: {answer}");
         }
     }
     assert_quick("people beside 400 slow clients", took);
@@ -291,6 +292,11 @@ async fn too_much_in_a_head_is_refused_and_harms_nobody() {
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         println!("{what}: {}, {} bytes of body", status(&answer), body.len());
         assert_eq!(status(&answer), expected, "{what}: {answer}");
+        if expected == "400" || expected == "431" {
+            let after = exchange(&mut stream, b"").await;
+            let is_over = after.is_empty() || after == "connection reset";
+            assert!(body.is_empty() && is_over, "README: an empty body, and the end: {answer}{after}");
+        }
         let beside = server.poll(DROP, 7).await;
         assert_eq!((beside.status, beside.position(), beside.took < Duration::from_secs(1)), (200, Some(1), true));
     }
