@@ -112,6 +112,29 @@ fn wrong_arguments_are_refused_with_exit_code_2_and_help_is_no_mistake() {
     assert!(String::from_utf8(output.stdout).expect("text").contains("Usage: virtual-queue"));
 }
 
+#[test]
+fn a_file_of_keys_or_certificates_that_is_not_usable_is_a_mistake() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let [rubbish, missing] = ["rubbish.pem", "missing.pem"].map(|name| dir.path().join(name));
+    std::fs::write(&rubbish, "hunter2").expect("a writable file");
+    let [rubbish, missing] = [rubbish, missing].map(|path| path.to_str().expect("a path of text").to_owned());
+    let (jwt, tls) = (("VQ_IDENTITY__MODE", "jwt"), ("VQ_REDIS__URL", "rediss://127.0.0.1:1"));
+    for (file, what) in [(&rubbish, ""), (&missing, "cannot be read")] {
+        for (kind, key, variables) in [
+            (jwt, "identity.jwt_key_file", vec![("VQ_IDENTITY__JWT_KEY_FILE", file)]),
+            (tls, "redis.ca_file", vec![("VQ_REDIS__CA_FILE", file)]),
+            (tls, "redis.cert_file", vec![("VQ_REDIS__CERT_FILE", file), ("VQ_REDIS__KEY_FILE", file)]),
+        ] {
+            let mut all = vec![("VQ_TOKEN__SECRET", SECRET), kind];
+            all.extend(variables.iter().map(|(name, file)| (*name, file.as_str())));
+            let (code, out, err) = check("", &all);
+            assert_eq!(code, Some(1), "{key}: {out}");
+            assert!(err.contains(key) && err.contains(file.as_str()) && err.contains(what), "{err}");
+            assert!(!out.contains("is usable") && !err.contains("hunter2"), "{out}{err}");
+        }
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_variable_that_is_not_text_is_refused_by_name() {

@@ -19,9 +19,11 @@ use tokio::{
 };
 
 use crate::{
+    gateway::gateway,
     invariants,
     redis_server::RedisServer,
     server::{DROP, Server},
+    upstream::Upstream,
 };
 
 /// So long may a head take here.
@@ -258,6 +260,51 @@ async fn a_client_that_takes_nothing_of_its_answers_is_cut_off() {
     }
     println!("cut off after {answers} of {asked} answers, {read} bytes");
     assert!(answers < asked / 2, "it was waited for");
+}
+
+#[tokio::test]
+async fn a_download_that_is_taken_slowly_is_not_cut_off() {
+    // Far more than all buffers on the way hold.
+    const LENGTH: usize = 32 << 20;
+    let shop = Upstream::answering(|_, stream| {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n");
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![b'x'; LENGTH])).is_ok()
+    });
+    let server = gateway(shop.url(), &SETTINGS);
+    let mut stream = TcpStream::connect(server.host_and_port()).await.unwrap();
+    stream.write_all(b"GET /film HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let (began, mut chunk, mut read) = (Instant::now(), vec![0; 20_000], 0);
+    // 200 KB a second, for longer than a client may take nothing.
+    while began.elapsed() < Duration::from_secs(5) {
+        read += stream.read_exact(&mut chunk).await.unwrap_or_else(|error| panic!("{error} after {read} bytes"));
+        sleep(Duration::from_millis(100)).await;
+    }
+    let mut rest = Vec::new();
+    let ended = stream.read_to_end(&mut rest).await;
+    let body = read + rest.len();
+    println!("{read} bytes slowly, {} at once, {ended:?}", rest.len());
+    assert!(body > LENGTH, "{body} of {LENGTH} bytes and a head");
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_between_two_polls() {
+    let server = Server::demo(&[]);
+    let mut stream = TcpStream::connect(server.host_and_port()).await.unwrap();
+    assert_eq!(status(&exchange(&mut stream, ALIVE.as_bytes()).await), "200");
+    // Longer than the HTTP library would by itself.
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(status(&exchange(&mut stream, ALIVE.as_bytes()).await), "200");
+}
+
+#[tokio::test]
+async fn the_end_of_a_body_that_comes_after_the_answer_is_no_slow_head() {
+    let server = Server::demo(&SETTINGS);
+    let mut stream = TcpStream::connect(server.host_and_port()).await.unwrap();
+    let asks = "GET /health/live HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab";
+    assert_eq!(status(&exchange(&mut stream, asks.as_bytes()).await), "200", "it needs no body");
+    stream.write_all(b"cde\r\n0\r\n\r\n").await.unwrap();
+    sleep(HEAD + Duration::from_millis(500)).await;
+    assert_eq!(status(&exchange(&mut stream, ALIVE.as_bytes()).await), "200");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ fn the_default_file_holds_the_documented_defaults() {
     assert_eq!((config.server.workers, config.server.shutdown_grace_seconds), (0, 30));
     assert_eq!((config.server.backlog, config.server.max_connections), (4096, 25_000));
     assert_eq!((config.server.keep_alive_seconds, config.server.client_request_timeout_ms), (20, 5_000));
+    assert!(config.server.keep_alive_seconds > config.queue.heartbeat_timeout_seconds / 4, "longer than between polls");
     assert_eq!(config.server.client_stall_timeout_seconds, 30);
     assert_eq!((config.server.management_port, config.store.kind), (None, None));
     assert_eq!((config.redis.connect_timeout_ms, config.redis.command_timeout_ms), (500, 200));
