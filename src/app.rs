@@ -5,6 +5,7 @@
 mod descriptors;
 mod key_watch;
 mod listen;
+mod signals;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -12,11 +13,11 @@ use actix::{Actor, Addr};
 use actix_rt::{Arbiter, task::JoinHandle};
 use actix_web::web::Data;
 use futures_util::future::join_all;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::{
     key_watch::KeyWatch,
     listen::{Listening, Shop, listen},
+    signals::Signals,
 };
 use crate::{
     actors::{MetricsActor, PumpParts, PumpWatch, StopPumps},
@@ -338,24 +339,4 @@ fn gate(
     // Where limited drops do not exist, neither does their purchase: 404, not 403.
     let gate = if config.limited_drop.enabled { gate } else { gate.without(QueueTargetType::LimitedDrop) };
     if config.token.single_use { gate.single_use(store) } else { gate }
-}
-
-/// SIGTERM and SIGINT from when this is made on: none is missed between two looks.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    /// Waits for the next one; gives its name.
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
 }
