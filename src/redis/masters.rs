@@ -3,17 +3,20 @@
 //! One where Redis stands alone or Sentinels look after it, many in a Cluster. Each has a breaker of its own, so a master
 //! that is away concerns the keys it has and no others.
 
+mod route;
+
 use std::{sync::Arc, time::Duration};
 
 use ::redis::{Client, FromRedisValue};
 use tokio::{runtime::Handle, time::timeout};
 
+use self::route::Route;
 use super::{
     breaker::State,
     call::Call,
     cluster::Cluster,
     connection::{BadUrl, Link, Setup},
-    failure::{Failure, Moving},
+    failure::Failure,
     master::Master,
     scripts::Script,
     sentinel::Sentinels,
@@ -24,9 +27,6 @@ use crate::{
     config::{RedisConfig, RedisMode},
     metrics::Metrics,
 };
-
-/// How long to wait before asking again for keys that are on their way.
-const MOVING_PAUSE: Duration = Duration::from_millis(5);
 
 /// The masters.
 pub struct Masters {
@@ -152,7 +152,7 @@ impl Masters {
         people: usize,
     ) -> Result<(Vec<i64>, Duration), Failure> {
         let call = script.call(keys, args);
-        let mut route = self.route(first(keys), self.setup.call_limit)?;
+        let mut route = Route::new(self, first(keys), self.setup.call_limit)?;
         loop {
             let ran = |took| self.setup.metrics.script_ran(script.name(), people, took);
             let result = route.master.hot(&call, route.asking, route.left(), ran).await;
@@ -195,7 +195,7 @@ impl Masters {
         quiet: Duration,
     ) -> Result<(T, Duration), Failure> {
         let call = Arc::new(call);
-        let mut route = self.route(key, self.setup.call_limit)?;
+        let mut route = Route::new(self, key, self.setup.call_limit)?;
         loop {
             let result = route.master.pooled(&call, route.asking, route.left(), quiet).await;
             if !route.goes_on(&result).await {
@@ -216,18 +216,13 @@ impl Masters {
         limit: Duration,
     ) -> Result<T, Failure> {
         let call = Arc::new(call);
-        let mut route = self.route(key, limit)?;
+        let mut route = Route::new(self, key, limit)?;
         loop {
             let result = route.master.aside(&call, route.asking, route.left()).await;
             if !route.goes_on(&result).await {
                 return route.settled(result);
             }
         }
-    }
-
-    fn route<'a>(&'a self, key: &'a str, limit: Duration) -> Result<Route<'a>, Failure> {
-        let began = self.setup.clock.monotonic();
-        Ok(Route { masters: self, key, master: self.of(key)?, asking: false, began, limit })
     }
 }
 
@@ -243,64 +238,4 @@ async fn answers(setup: &Setup, master: &Master) -> bool {
 
 fn first<K: AsRef<str>>(keys: &[K]) -> &str {
     keys.first().map_or("", AsRef::as_ref)
-}
-
-/// The way of one call, from master to master while its keys move.
-struct Route<'a> {
-    masters: &'a Masters,
-    key: &'a str,
-    master: Arc<Master>,
-    asking: bool,
-    /// On the monotonic clock.
-    began: Duration,
-    limit: Duration,
-}
-
-impl Route<'_> {
-    fn elapsed(&self) -> Duration {
-        self.masters.setup.clock.monotonic().saturating_sub(self.began)
-    }
-
-    /// What is left of the limit.
-    fn left(&self) -> Duration {
-        self.limit.saturating_sub(self.elapsed())
-    }
-
-    /// Whether the call should be made again at what is now [`Self::master`]: its keys are elsewhere, or on their way.
-    /// Given up after half the limit, so that nobody who has gathered behind the call waits for longer than the whole,
-    /// which would look like a server that does not answer.
-    async fn goes_on<T>(&mut self, result: &Result<T, Failure>) -> bool {
-        let (Err(Failure::Moving(moving)), Kind::Cluster(cluster)) = (result, &self.masters.kind) else { return false };
-        if self.elapsed() >= self.limit / 2 {
-            return false;
-        }
-        let known = match moving {
-            Moving::Moved(address) | Moving::Ask(address) => cluster.at(address, &self.master),
-            Moving::TryAgain => None,
-        };
-        match known {
-            Some(there) => {
-                self.master = there;
-                self.asking = matches!(moving, Moving::Ask(_));
-            }
-            // Asked for from now on, if it is one not known yet.
-            None => {
-                tokio::time::sleep(MOVING_PAUSE).await;
-                if let Ok(now) = self.masters.of(self.key) {
-                    self.master = now;
-                }
-                self.asking = false;
-            }
-        }
-        true
-    }
-
-    fn settled<T>(&self, result: Result<T, Failure>) -> Result<T, Failure> {
-        match (result, &self.masters.kind) {
-            (Err(Failure::Moving(_)), Kind::One(_)) => {
-                Err(Failure::Broken("this redis is a node of a cluster: set redis.mode".to_owned()))
-            }
-            (result, _) => result,
-        }
-    }
 }

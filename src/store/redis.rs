@@ -2,6 +2,7 @@
 //!
 //! Here: which script does what, and what is counted on its reply. The scripts decide; see `redis-scripts/`.
 
+mod active;
 mod purchases;
 mod replicas;
 mod reply;
@@ -12,10 +13,7 @@ mod shared;
 mod tests;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -25,7 +23,7 @@ use async_trait::async_trait;
 use self::{
     purchases::{Purchase, Purchases, crossed},
     reply::Purchased,
-    settings::{Fields, KnownSettings, Settings, set_anything},
+    settings::{Fields, KnownSettings, Settings},
     shared::{Shared, Visit},
 };
 use super::{
@@ -118,12 +116,6 @@ impl RedisStore {
     /// What about the server's settings may hurt during a sale, in words for the operator.
     pub async fn server_warnings(&self) -> Vec<String> {
         server::warnings(&self.shared.masters).await
-    }
-
-    async fn exists(&self, key: &str) -> Result<bool, StoreError> {
-        let mut exists = cmd("EXISTS");
-        exists.arg(key);
-        Ok(self.shared.masters.pooled(key, Call::command(exists)).await?)
     }
 
     /// Writes back what the store has lost of an operator's settings.
@@ -272,64 +264,15 @@ impl VirtualQueueStore for RedisStore {
     }
 
     async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError> {
-        let served = self.shared.take_served();
-        if !served.is_empty()
-            && let Err(error) = self.shared.add_active(served.clone()).await
-        {
-            self.shared.note_served(served);
-            return Err(error);
-        }
-        let mut read = cmd("SMEMBERS");
-        read.arg(keys::ACTIVE);
-        let members: Vec<String> = self.shared.masters.pooled(keys::ACTIVE, Call::command(read)).await?;
-        let targets = members.into_iter().filter_map(|member| {
-            let target = QueueTarget::from_label(&member);
-            if target.is_err() && !self.malformed_logged.swap(true, Ordering::Relaxed) {
-                tracing::warn!(member, "not a target in queue:active, ignored; further ones are not logged");
-            }
-            target.ok()
-        });
-        Ok(targets.collect())
+        self.read_active().await
     }
 
     async fn register_active(&self, target: QueueTarget, limit: Option<u64>) -> Result<bool, StoreError> {
-        if let Some(limit) = limit {
-            // A buyer waits for it: on the connection of people's calls.
-            let args = [target.to_string(), limit.to_string()];
-            let (reply, _) = self.shared.masters.run_hot(&scripts::REGISTER, &[keys::ACTIVE], &args, 1).await?;
-            if reply::registered(&reply)? {
-                return Ok(true);
-            }
-            // A target with settings is expected: the limit is against the others.
-            let keys = TargetKeys::of(target);
-            let mut settings = cmd("HGETALL");
-            settings.arg(keys.settings());
-            let stored: Fields = self.shared.masters.pooled(keys.settings(), Call::command(settings)).await?;
-            if !set_anything(&stored) && !self.settings.has(target) {
-                return Ok(false);
-            }
-        }
-        self.shared.add_active(vec![target]).await.map(|()| true)
+        self.list_as_active(target, limit).await
     }
 
     async fn retire(&self, target: QueueTarget) -> Result<bool, StoreError> {
-        // Somebody may have entered between the pump's look and the removal: so it looks again after it. Two calls: in a
-        // Cluster the two keys are at different masters.
-        let mut remove = cmd("SREM");
-        remove.arg(keys::ACTIVE).arg(target.to_string());
-        let () = self.shared.masters.pooled(keys::ACTIVE, Call::command(remove)).await?;
-        let has_queue = match self.exists(TargetKeys::of(target).seq()).await {
-            Ok(has_queue) => has_queue,
-            Err(error) => {
-                // Not known: whoever entered must not be without a pump.
-                self.shared.note_served([target]);
-                return Err(error);
-            }
-        };
-        if has_queue {
-            self.shared.add_active(vec![target]).await?;
-        }
-        Ok(!has_queue)
+        self.strike_off(target).await
     }
 
     async fn announce(&self, me: &Replica) -> Result<Vec<Replica>, StoreError> {

@@ -1,0 +1,86 @@
+//! Which node of a Cluster is asked for the slots, and how often.
+
+use std::{sync::Weak, time::Duration};
+
+use ::redis::{Value, aio::MultiplexedConnection, pipe};
+use tokio::time::{sleep, timeout};
+
+use super::{Cluster, Map, view::View};
+use crate::config::NodeAddress;
+
+/// How long a node may take to tell the slots, connecting included.
+const LIMIT: Duration = Duration::from_millis(500);
+/// How often one is asked while all is well.
+const PACE_CLOSED: Duration = Duration::from_secs(1);
+/// And while not.
+const PACE_TROUBLED: Duration = Duration::from_millis(250);
+/// However often masters name others: not more often than this.
+const PACE_NAMED: Duration = Duration::from_millis(20);
+
+/// Who tells the slots at present.
+#[derive(Default)]
+pub(super) struct Teller {
+    current: Option<(NodeAddress, MultiplexedConnection)>,
+    /// For the log: a line when they stop telling and one when they tell again.
+    silent: bool,
+}
+
+impl Teller {
+    /// Keeps the map as the nodes tell it, until the cluster is dropped.
+    pub(super) async fn keep(mut self, cluster: Weak<Cluster>) {
+        loop {
+            let Some(cluster) = cluster.upgrade() else { return };
+            match (cluster.refresh(&mut self).await, self.silent) {
+                (true, true) => tracing::info!("the cluster tells its slots again"),
+                (false, false) => tracing::warn!("no node of the cluster tells its slots; those known hold"),
+                (true, false) | (false, true) => {}
+            }
+            self.silent = cluster.map().view.ranges.is_empty() || self.current.is_none();
+            let pace = if cluster.is_degraded() { PACE_TROUBLED } else { PACE_CLOSED };
+            let refresh_now = cluster.refresh_now.clone();
+            drop(cluster);
+            sleep(PACE_NAMED).await;
+            // Either way it is time to ask again.
+            let _ = timeout(pace, refresh_now.notified()).await;
+        }
+    }
+
+    /// What the first node says that says anything, beginning with the one from before.
+    pub(super) async fn view(&mut self, cluster: &Cluster, map: &Map) -> Option<View> {
+        if let Some((address, mut connection)) = self.current.take()
+            && let Ok(Some(view)) = timeout(LIMIT, ask(&mut connection, &address)).await
+        {
+            self.current = Some((address, connection));
+            return Some(view);
+        }
+        let answering = map.masters.iter().filter(|(_, master)| master.breaker().check().is_ok());
+        let mut candidates: Vec<&NodeAddress> = answering.map(|(address, _)| address).collect();
+        for address in map.view.nodes.iter().chain(&cluster.seeds) {
+            if !candidates.contains(&address) {
+                candidates.push(address);
+            }
+        }
+        for address in candidates {
+            let told = timeout(LIMIT, async {
+                let client = cluster.setup.client(Some(address)).ok()?;
+                let mut connection = cluster.setup.connect(&client).await.ok()?;
+                let view = ask(&mut connection, address).await?;
+                Some((view, connection))
+            });
+            if let Ok(Some((view, connection))) = told.await {
+                self.current = Some((address.clone(), connection));
+                return Some(view);
+            }
+        }
+        None
+    }
+}
+
+/// What this node says. Nothing where it does not see a whole cluster: it may be cut off from the others, or have just
+/// come back, and know no better.
+async fn ask(connection: &mut MultiplexedConnection, teller: &NodeAddress) -> Option<View> {
+    let mut ask = pipe();
+    ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
+    let (info, slots): (String, Vec<Vec<Value>>) = ask.query_async(connection).await.ok()?;
+    info.lines().any(|line| line.trim() == "cluster_state:ok").then(|| View::of(slots, teller))
+}
