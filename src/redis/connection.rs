@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     clock::StoreClock,
-    config::{NodeAddress, RedisConfig},
+    config::{NodeAddress, RedisConfig, RedisTls},
     metrics::Metrics,
 };
 
@@ -35,20 +35,31 @@ const TRUSTED_FOR: Duration = Duration::from_millis(100);
 /// A pool of connections for what nobody waits for.
 pub type Pool = bb8::Pool<RedisConnectionManager>;
 
-/// `redis.url`, or a file that goes with it, is not usable. Never repeats the URL: there may be a password in it.
+/// A URL, or a file that goes with it, is not usable. Never repeats the URL: there may be a password in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadUrl {
     /// It is no Redis URL.
-    #[error("redis.url: {0}")]
-    Unreadable(String),
+    #[error("{key}: {what}")]
+    Unreadable {
+        /// The setting.
+        key: &'static str,
+        /// What is wrong.
+        what: String,
+    },
     /// A file for TLS.
     #[error(transparent)]
     Tls(#[from] BadTls),
 }
 
+impl BadUrl {
+    fn of(key: &'static str, error: &RedisError) -> Self {
+        Self::Unreadable { key, what: error.category().to_owned() }
+    }
+}
+
 impl From<RedisError> for BadUrl {
     fn from(error: RedisError) -> Self {
-        Self::Unreadable(error.category().to_owned())
+        Self::of("redis.url", &error)
     }
 }
 
@@ -69,7 +80,7 @@ impl Setup {
     /// As configured; everything runs on the calling runtime.
     pub(super) fn new(config: &RedisConfig, clock: StoreClock, metrics: Arc<Metrics>) -> Result<Self, BadUrl> {
         Ok(Self {
-            info: connection_info(config)?,
+            info: connection_info("redis.url", config.url.expose_secret(), &config.tls)?,
             pool_size: config.pool_size,
             connect_limit: Duration::from_millis(config.connect_timeout_ms),
             call_limit: Duration::from_millis(config.command_timeout_ms),
@@ -81,14 +92,7 @@ impl Setup {
 
     /// How to connect to the server at this address, or to the one in `redis.url`.
     fn info_at(&self, address: Option<&NodeAddress>) -> ConnectionInfo {
-        let Some(NodeAddress { host, port }) = address.cloned() else { return self.info.clone() };
-        let there = match self.info.addr().clone() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        self.info.clone().set_addr(there)
+        address.map_or_else(|| self.info.clone(), |address| info_at(&self.info, address))
     }
 
     /// A client of the server at this address, or of the one in `redis.url`.
@@ -104,9 +108,22 @@ impl Setup {
     }
 }
 
-/// What `redis.url` says.
-fn connection_info(config: &RedisConfig) -> Result<ConnectionInfo, BadUrl> {
-    let info = tls::secured(config.url.expose_secret().into_connection_info()?, &config.tls)?;
+/// The same user, password and TLS at another address.
+pub(super) fn info_at(info: &ConnectionInfo, address: &NodeAddress) -> ConnectionInfo {
+    let NodeAddress { host, port } = address.clone();
+    let there = match info.addr().clone() {
+        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+            ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+        }
+        _ => ConnectionAddr::Tcp(host, port),
+    };
+    info.clone().set_addr(there)
+}
+
+/// What the URL under this key says.
+pub(super) fn connection_info(key: &'static str, url: &str, files: &RedisTls) -> Result<ConnectionInfo, BadUrl> {
+    let info = url.into_connection_info().map_err(|error| BadUrl::of(key, &error))?;
+    let info = tls::secured(key, info, files)?;
     // Many small requests on one connection: none may wait for the acknowledgement of another.
     let tcp = info.tcp_settings().clone().set_nodelay(true);
     Ok(info.set_tcp_settings(tcp))

@@ -54,8 +54,9 @@ impl Masters {
                 (Kind::One(master), answers)
             }
             RedisMode::Sentinel => {
+                let sentinels = Sentinels::of(config)?;
                 let master = Master::start(&setup, None, Owned::All);
-                setup.runtime.spawn(Sentinels::of(config).keep(Arc::downgrade(&master)));
+                setup.runtime.spawn(sentinels.keep(Arc::downgrade(&master)));
                 let answers = answers(&setup, &master).await;
                 (Kind::One(master), answers)
             }

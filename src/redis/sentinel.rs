@@ -5,10 +5,16 @@
 
 use std::{sync::Weak, time::Duration};
 
-use ::redis::{AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, aio::MultiplexedConnection};
+use ::redis::{AsyncConnectionConfig, Client, ConnectionInfo, aio::MultiplexedConnection};
+use secrecy::ExposeSecret;
 use tokio::time::{sleep, timeout};
 
-use super::{breaker::State, failure::Failure, master::Master};
+use super::{
+    breaker::State,
+    connection::{BadUrl, connection_info, info_at},
+    failure::Failure,
+    master::Master,
+};
 use crate::config::{NodeAddress, RedisConfig};
 
 /// How long a Sentinel may take to answer, connecting included.
@@ -23,6 +29,8 @@ const PACE_TROUBLED: Duration = Duration::from_millis(250);
 /// The Sentinels of one master.
 pub(super) struct Sentinels {
     addresses: Vec<NodeAddress>,
+    /// User, password and TLS; the address is none of theirs.
+    info: ConnectionInfo,
     master_name: String,
     /// Which one is asked, and a connection to it if there is one.
     current: usize,
@@ -32,14 +40,19 @@ pub(super) struct Sentinels {
 }
 
 impl Sentinels {
-    pub(super) fn of(config: &RedisConfig) -> Self {
-        Self {
+    pub(super) fn of(config: &RedisConfig) -> Result<Self, BadUrl> {
+        let url = config.sentinel_url.as_ref().map_or("redis://sentinels", |url| url.expose_secret());
+        let info = connection_info("redis.sentinel_url", url, &config.tls)?;
+        // They have no databases to choose from.
+        let settings = info.redis_settings().clone().set_db(0);
+        Ok(Self {
             addresses: config.nodes.clone(),
+            info: info.set_redis_settings(settings),
             master_name: config.sentinel_master.clone().unwrap_or_default(),
             current: 0,
             connection: None,
             silent: false,
-        }
+        })
     }
 
     /// Keeps the master's link where they say, until the master is dropped.
@@ -48,12 +61,12 @@ impl Sentinels {
             let address = self.master_address().await;
             let Some(master) = master.upgrade() else { return };
             match address {
-                Some(address) => self.found(&master, address).await,
-                None if !self.silent => {
-                    tracing::warn!("no sentinel tells where the master is; the last one known holds");
+                Ok(address) => self.found(&master, address).await,
+                Err(cause) if !self.silent => {
+                    tracing::warn!(cause, "no sentinel tells where the master is; the last one known holds");
                     self.silent = true;
                 }
-                None => {}
+                Err(_) => {}
             }
             let breaker = master.breaker().clone();
             drop(master);
@@ -79,16 +92,20 @@ impl Sentinels {
         }
     }
 
-    /// What the first of them says that says anything; each is tried once.
-    async fn master_address(&mut self) -> Option<NodeAddress> {
+    /// What the first of them says that says anything; each is tried once. Else what the last one tried had.
+    async fn master_address(&mut self) -> Result<NodeAddress, String> {
+        let mut cause = String::new();
         for _ in 0..self.addresses.len() {
-            match timeout(LIMIT, self.ask()).await {
-                Ok(Ok(Some((host, port)))) => return Some(NodeAddress { host, port }),
-                // It does not know the name, does not answer, or answers nonsense.
-                Ok(Ok(None) | Err(_)) | Err(_) => self.next(),
-            }
+            cause = match timeout(LIMIT, self.ask()).await {
+                Ok(Ok(Some((host, port)))) => return Ok(NodeAddress { host, port }),
+                Ok(Ok(None)) => "it knows no master of this name".to_owned(),
+                Ok(Err(failure)) => failure.to_string(),
+                Err(_) => Failure::TimedOut.to_string(),
+            };
+            cause = format!("{}: {cause}", self.addresses[self.current]);
+            self.next();
         }
-        None
+        Err(cause)
     }
 
     async fn ask(&mut self) -> Result<Option<(String, u16)>, Failure> {
@@ -96,10 +113,8 @@ impl Sentinels {
         let mut connection = match self.connection.clone() {
             Some(connection) => connection,
             None => {
-                let NodeAddress { host, port } = self.addresses[self.current].clone();
-                let info = ConnectionAddr::Tcp(host, port).into_connection_info().map_err(of)?;
                 let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-                let client = Client::open(info).map_err(of)?;
+                let client = Client::open(info_at(&self.info, &self.addresses[self.current])).map_err(of)?;
                 let made = client.get_multiplexed_async_connection_with_config(&config).await.map_err(of)?;
                 self.connection.insert(made).clone()
             }

@@ -94,6 +94,7 @@ fn config(port: u16) -> RedisConfig {
         mode: RedisMode::Standalone,
         nodes: Vec::new(),
         sentinel_master: None,
+        sentinel_url: None,
         on_failure: OnFailure::Open,
         replicas: None,
     }

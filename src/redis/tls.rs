@@ -22,13 +22,13 @@ pub struct BadTls {
     what: String,
 }
 
-/// The same address, over TLS set up as configured if its URL asks for TLS.
-pub(super) fn secured(info: ConnectionInfo, tls: &RedisTls) -> Result<ConnectionInfo, BadTls> {
+/// The same address, over TLS set up as configured if its URL, which stands under `key`, asks for TLS.
+pub(super) fn secured(key: &'static str, info: ConnectionInfo, tls: &RedisTls) -> Result<ConnectionInfo, BadTls> {
     if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
         return Ok(info);
     }
     let files = certificates(tls)?;
-    let client = Client::build_with_tls(info, files).map_err(|error| bad("redis.url", error.category()))?;
+    let client = Client::build_with_tls(info, files).map_err(|error| bad(key, error.category()))?;
     Ok(client.get_connection_info().clone())
 }
 

@@ -113,7 +113,7 @@ fn seconds_left(reply: &Reply, connection: &mut redis::Connection) -> i64 {
 /// The master dies and its replica takes over: without the last batch, the passes given on it and the last to enter,
 /// and on a clock that is so many seconds off.
 async fn fail_over_to_a_clock_off_by(seconds: i64) {
-    let mut master = RedisServer::start_here(&["--repl-diskless-sync-delay", "0"], &[]);
+    let mut master = RedisServer::start_here(&[], &[]);
     let clock = Clock::off_by(seconds);
     let replica = clock.start_redis();
     let (link, ways) = (Proxy::before(&master), [Proxy::before(&master), Proxy::before(&master)]);

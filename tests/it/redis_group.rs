@@ -1,6 +1,7 @@
 //! Several real Redis servers that belong together: a master, its replica and three Sentinels; or a Cluster.
 
 use std::{
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -9,10 +10,18 @@ use redis::{Connection, FromRedisValue};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use crate::{redis_process::free_port, redis_server::RedisServer};
+use crate::{
+    redis_process::free_port,
+    redis_server::{Authority, RedisServer, connect},
+};
 
 /// What the Sentinels call the master.
 pub(crate) const MASTER_NAME: &str = "the-queue";
+/// Of the Sentinels that want a password: that of their own, and that of a user who may ask where the master is.
+pub(crate) const SENTINEL_PASSWORDS: [&str; 2] = ["hunter2-of-the-sentinels", "hunter2-of-those-who-ask"];
+
+/// What a user of the Sentinels must be allowed to do.
+pub(crate) const SENTINEL_RIGHTS: &str = "+sentinel|get-master-addr-by-name";
 
 /// Runs one command.
 pub(crate) fn ask<T: FromRedisValue>(connection: &mut Connection, words: &[&str]) -> T {
@@ -30,9 +39,8 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 /// A field of INFO; nothing where the server does not tell: one that changes its role cuts all connections.
 pub(crate) fn info(server: &RedisServer, field: &str) -> String {
-    let client = redis::Client::open(server.url()).expect("a url");
-    let all: String = client
-        .get_connection()
+    let all: String = server
+        .try_connection()
         .and_then(|mut connection| redis::cmd("INFO").query(&mut connection))
         .unwrap_or_default();
     all.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap_or_default().to_owned()
@@ -47,6 +55,8 @@ pub(crate) struct Watched {
 
 struct Sentinel {
     port: u16,
+    /// Where it speaks TLS, and wants a password.
+    tls: Option<[PathBuf; 3]>,
     child: Child,
     _dir: TempDir,
 }
@@ -56,8 +66,22 @@ impl Watched {
         let master = RedisServer::start_here(&[], &[]);
         let of = master.port().to_string();
         let replica = RedisServer::start_here(&["--replicaof", "127.0.0.1", &of], &[]);
+        Self::watch(master, replica, None)
+    }
+
+    /// All with TLS alone and a certificate on both sides, servers with these arguments, Sentinels with passwords.
+    pub(crate) fn start_secured(authority: &Authority, arguments: &[&str]) -> Self {
+        let arguments = [arguments, &["--tls-replication", "yes"]].concat();
+        let master = RedisServer::start_with_tls(authority, &arguments);
+        let of = master.port().to_string();
+        let replica =
+            RedisServer::start_with_tls(authority, &[&arguments[..], &["--replicaof", "127.0.0.1", &of]].concat());
+        Self::watch(master, replica, Some(authority.server_files()))
+    }
+
+    fn watch(master: RedisServer, replica: RedisServer, tls: Option<[PathBuf; 3]>) -> Self {
         until("the replica follows", || info(&replica, "master_link_status") == "up");
-        let sentinels: Vec<Sentinel> = (0..3).map(|_| Sentinel::watch(master.port())).collect();
+        let sentinels: Vec<Sentinel> = (0..3).map(|_| Sentinel::watch(master.port(), tls.clone())).collect();
         let watched = Self { servers: [master, replica], sentinels };
         until("the sentinels know each other and the replica", || {
             watched.sentinels.iter().all(|sentinel| {
@@ -91,12 +115,27 @@ impl Watched {
 }
 
 impl Sentinel {
-    fn watch(master: u16) -> Self {
+    fn watch(master: u16, tls: Option<[PathBuf; 3]>) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let conf = dir.path().join("sentinel.conf");
         let port = free_port();
+        let own = match &tls {
+            None => format!("port {port}\n"),
+            Some([ca, cert, key]) => {
+                let [among_them, of_those_who_ask] = SENTINEL_PASSWORDS;
+                format!(
+                    "port 0\ntls-port {port}\ntls-replication yes\n\
+                     tls-ca-cert-file {}\ntls-cert-file {}\ntls-key-file {}\n\
+                     requirepass {among_them}\nsentinel sentinel-pass {among_them}\n\
+                     user virtual-queue on >{of_those_who_ask} {SENTINEL_RIGHTS}\n",
+                    ca.display(),
+                    cert.display(),
+                    key.display()
+                )
+            }
+        };
         let text = format!(
-            "port {port}\nbind 127.0.0.1\ndir {}\n\
+            "{own}bind 127.0.0.1\ndir {}\n\
              sentinel monitor {MASTER_NAME} 127.0.0.1 {master} 2\n\
              sentinel down-after-milliseconds {MASTER_NAME} 1000\n\
              sentinel failover-timeout {MASTER_NAME} 4000\n",
@@ -110,11 +149,11 @@ impl Sentinel {
             .stdout(Stdio::null())
             .spawn()
             .expect("install redis-server (Debian: apt-get install redis-server)");
-        let mut sentinel = Self { port, child, _dir: dir };
+        let mut sentinel = Self { port, tls, child, _dir: dir };
         while sentinel.try_connection().is_none() {
             if sentinel.child.try_wait().expect("a child").is_some() {
                 // Somebody else has taken the port.
-                return Self::watch(master);
+                return Self::watch(master, sentinel.tls.take());
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -122,7 +161,9 @@ impl Sentinel {
     }
 
     fn try_connection(&self) -> Option<Connection> {
-        redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).and_then(|client| client.get_connection()).ok()
+        let scheme =
+            if self.tls.is_some() { format!("rediss://:{}@", SENTINEL_PASSWORDS[0]) } else { "redis://".into() };
+        connect(&format!("{scheme}127.0.0.1:{}", self.port), self.tls.as_ref()).ok()
     }
 
     fn connection(&self) -> Connection {

@@ -49,8 +49,7 @@ impl RedisServer {
 
     /// One of this machine that speaks TLS and nothing else, with a certificate of `authority` for 127.0.0.1.
     pub(crate) fn start_with_tls(authority: &Authority, arguments: &[&str]) -> Self {
-        let (cert, key) = authority.issue("server", "subjectAltName=IP:127.0.0.1");
-        let files = [authority.ca(), cert, key];
+        let files = authority.server_files();
         let names = ["--tls-ca-cert-file", "--tls-cert-file", "--tls-key-file"];
         let of_files =
             names.iter().zip(&files).flat_map(|(name, file)| [(*name).to_owned(), file.display().to_string()]);
@@ -93,15 +92,12 @@ impl RedisServer {
 
     /// A connection of the test's own, past everything that is tested.
     pub(crate) fn connection(&self) -> redis::Connection {
-        let client = match &self.tls {
-            None => redis::Client::open(self.url()),
-            Some(files) => {
-                let [ca, client_cert, client_key] = files.each_ref().map(|file| fs::read(file).expect("its files"));
-                let client_tls = Some(redis::ClientTlsConfig { client_cert, client_key });
-                redis::Client::build_with_tls(self.url(), redis::TlsCertificates { client_tls, root_cert: Some(ca) })
-            }
-        };
-        client.and_then(|client| client.get_connection()).expect("the test's own connection")
+        self.try_connection().expect("the test's own connection")
+    }
+
+    /// The same of one that may not answer.
+    pub(crate) fn try_connection(&self) -> redis::RedisResult<redis::Connection> {
+        connect(&self.url(), self.tls.as_ref())
     }
 
     /// Dies at once, as a machine does.
@@ -136,12 +132,25 @@ impl RedisServer {
                 // It may be stopped already.
                 let _ = docker::apart(container.stop_with_timeout(Some(0)));
                 docker::apart(container.start()).expect("it starts again");
-                while redis::Client::open(self.url()).and_then(|client| client.get_connection()).is_err() {
+                while self.try_connection().is_err() {
                     std::thread::sleep(std::time::Duration::from_millis(10));
                 }
             }
         }
     }
+}
+
+/// A connection of a test's own; over TLS with these files, as [`Authority::server_files`] makes them.
+pub(crate) fn connect(url: &str, tls: Option<&[PathBuf; 3]>) -> redis::RedisResult<redis::Connection> {
+    let client = match tls {
+        None => redis::Client::open(url)?,
+        Some(files) => {
+            let [ca, client_cert, client_key] = files.each_ref().map(|file| fs::read(file).expect("its files"));
+            let client_tls = Some(redis::ClientTlsConfig { client_cert, client_key });
+            redis::Client::build_with_tls(url, redis::TlsCertificates { client_tls, root_cert: Some(ca) })?
+        }
+    };
+    client.get_connection()
 }
 
 /// Somebody who vouches for servers and clients.
@@ -158,6 +167,21 @@ impl Authority {
     /// The file with its own certificate.
     pub(crate) fn ca(&self) -> PathBuf {
         self.path("ca.pem")
+    }
+
+    /// Who vouches for a server at 127.0.0.1, its certificate and its key.
+    pub(crate) fn server_files(&self) -> [PathBuf; 3] {
+        let (cert, key) = self.issue("server", "subjectAltName=IP:127.0.0.1");
+        [self.ca(), cert, key]
+    }
+
+    /// Our own settings for servers that it vouches for and that want a certificate of us.
+    pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
+        let (cert, key) = self.issue("client", "extendedKeyUsage=clientAuth");
+        ["VQ_REDIS__CA_FILE", "VQ_REDIS__CERT_FILE", "VQ_REDIS__KEY_FILE"]
+            .into_iter()
+            .zip([self.ca(), cert, key].map(|file| file.display().to_string()))
+            .collect()
     }
 
     /// The files with a certificate and its key.

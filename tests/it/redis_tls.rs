@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     invariants,
     redis_server::{Authority, RedisServer},
-    server::{ADMIN, DROP, EVENT, Reply, Server},
+    server::{ADMIN, DROP, EVENT, Reply, Server, borrowed},
     upstream::Upstream,
 };
 
@@ -116,11 +116,7 @@ async fn everything_goes_over_tls_with_a_certificate_on_both_sides() {
     let mut arguments = arguments_without(&user, "");
     arguments.extend(["--appendonly", "yes", "--appendfsync", "no"]);
     let mut redis = RedisServer::start_with_tls(&authority, &arguments);
-    let (ca, (cert, key)) = (authority.ca(), authority.issue("client", "extendedKeyUsage=clientAuth"));
-    let files = [ca, cert, key].map(|file| file.to_str().unwrap().to_owned());
-    let settings =
-        [("VQ_REDIS__CA_FILE", &*files[0]), ("VQ_REDIS__CERT_FILE", &files[1]), ("VQ_REDIS__KEY_FILE", &files[2])];
-    whole_life(&mut redis, &settings).await;
+    whole_life(&mut redis, &borrowed(&authority.settings())).await;
 }
 
 #[tokio::test]

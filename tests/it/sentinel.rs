@@ -16,8 +16,10 @@ use tokio::{
 
 use crate::{
     invariants::{self, Moves, assert_never_more_than},
-    redis_group::{Watched, ask, info, until},
-    server::{DROP, Reply, Server},
+    redis_group::{SENTINEL_PASSWORDS, SENTINEL_RIGHTS, Watched, ask, info, until},
+    redis_server::Authority,
+    redis_tls::{PASSWORD, documented_user},
+    server::{DROP, Reply, Server, borrowed},
 };
 
 const LABEL: &str = "LIMITED_DROP:42";
@@ -26,15 +28,19 @@ const TICK_MS: u64 = 1000;
 
 /// A replica of ours that asks the Sentinels, with the budget buyers have in earnest.
 fn serve(watched: &Watched, more: &[(&str, &str)]) -> Server {
+    serve_as("redis://nobody.invalid", watched, more)
+}
+
+fn serve_as(url: &str, watched: &Watched, more: &[(&str, &str)]) -> Server {
     let settings = watched.settings();
-    let own: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let own = borrowed(&settings);
     let pace = [
         ("VQ_QUEUE__BATCH_SIZE", "3"),
         ("VQ_QUEUE__TICK_MS", "1000"),
         ("VQ_REDIS__COMMAND_TIMEOUT_MS", "200"),
         ("VQ_LOG__LEVEL", "info"),
     ];
-    Server::serve_at("redis://nobody.invalid", &[&own[..], &pace, more].concat())
+    Server::serve_at(url, &[&own[..], &pace, more].concat())
 }
 
 /// People who poll every 200 ms at both until told to stop. On a thread of their own: what a test does to servers holds it
@@ -137,6 +143,15 @@ async fn queueing_again(server: &Server, since: Instant) -> Duration {
 
 fn is_degraded(reply: &Reply) -> bool {
     reply.header("x-virtual-queue-degraded").is_some()
+}
+
+/// Waits until the master answers.
+async fn until_ready(server: &Server) {
+    let since = Instant::now();
+    while server.get("/health/ready").await.body["redis"] != "ok" {
+        assert!(since.elapsed() < Duration::from_secs(5), "{}", server.log());
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// A poll, made again where a busy machine did not answer in time.
@@ -244,4 +259,63 @@ async fn without_sentinels_at_the_start_people_go_through_and_queue_once_one_ans
     watched.kill_sentinel(2);
     until("it says so", || server.log().contains("no sentinel tells where the master is"));
     assert!(!is_degraded(&answered(&server, 1).await), "the last one known holds");
+}
+
+#[tokio::test]
+async fn sentinels_that_want_tls_and_a_password_are_followed_and_the_log_says_whom_they_refuse() {
+    let document = include_str!("../../migrations-none.md");
+    assert!(document.contains(SENTINEL_RIGHTS), "the rights stand there");
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let user = documented_user();
+    let arguments: Vec<&str> = ["--user"].into_iter().chain(user.iter().map(String::as_str)).collect();
+    let watched = Watched::start_secured(&authority, &arguments);
+    let [of_the_default_user, of_ours] = SENTINEL_PASSWORDS;
+    let (ours, theirs) = (authority.settings(), stranger.settings());
+    let start = |sentinel_url: &str, files: &[(&'static str, String)]| {
+        let mut settings = borrowed(files);
+        settings.extend([("VQ_REDIS__SENTINEL_URL", sentinel_url), ("VQ_REDIS__COMMAND_TIMEOUT_MS", "5000")]);
+        let url = format!("rediss://virtual-queue:{PASSWORD}@nobody.invalid");
+        serve_as(&url, &watched, &settings)
+    };
+
+    for (sentinel_url, files, why) in [
+        (String::new(), &ours, ""),
+        ("rediss://nobody.invalid".to_owned(), &ours, "NOAUTH"),
+        (format!("rediss://virtual-queue:not-{of_ours}@nobody.invalid"), &ours, "authentication failed"),
+        (format!("rediss://virtual-queue:{of_ours}@nobody.invalid"), &theirs, "invalid peer certificate"),
+    ] {
+        let server = start(&sentinel_url, files);
+        let reply = server.enter(DROP, 1).await;
+        assert_eq!((reply.status, reply.state()), (200, "DIRECT_ADMITTED"), "as away: {reply:?}");
+        until("it says why", || server.log().contains("no sentinel tells"));
+        let log = server.log();
+        let line = log.lines().find(|line| line.contains("no sentinel tells")).unwrap();
+        println!("{line}");
+        assert!(line.contains(why) && line.contains("127.0.0.1:"), "{why}: {line}");
+        assert!(!log.contains("hunter2") && !log.contains("panicked"), "{log}");
+    }
+
+    // A database counts for nothing: they have none.
+    let servers = [
+        start(&format!("rediss://virtual-queue:{of_ours}@nobody.invalid/3"), &ours),
+        start(&format!("rediss://:{of_the_default_user}@nobody.invalid"), &ours),
+    ];
+    for (server, user) in servers.iter().zip(1..) {
+        // Later than at once on a machine that is busy.
+        until_ready(server).await;
+        assert_eq!(server.enter(DROP, user).await.position(), Some(user), "{}", server.log());
+    }
+    let synced: u64 = ask(&mut watched.servers[0].connection(), &["WAIT", "1", "5000"]);
+    assert_eq!(synced, 1);
+    watched.fail_over();
+    let (asked, new) = (Instant::now(), watched.servers[1].port());
+    for (server, user) in servers.iter().zip(1..) {
+        until("it follows", || server.log().contains(&format!("address=127.0.0.1:{new}")));
+        println!("followed {:?} after the sentinels were told", asked.elapsed());
+        until_ready(server).await;
+        let reply = answered(server, user).await;
+        assert!(reply.state() == "ADMITTED" || reply.position() == Some(user), "{reply:?}");
+        assert!(!server.log().contains("hunter2"), "{}", server.log());
+    }
+    invariants::assert_hold(&watched.servers[1]);
 }

@@ -343,6 +343,11 @@ impl Reply {
     }
 }
 
+/// Settings, as [`Server`] takes them.
+pub(crate) fn borrowed<'a>(settings: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    settings.iter().map(|(name, value)| (*name, value.as_str())).collect()
+}
+
 /// A file in a directory of the test's own, for shops that share a database.
 pub(crate) fn shop_file(dir: &Path) -> String {
     dir.join("shop.sqlite").display().to_string()

@@ -103,6 +103,8 @@ fn launch(dir: &OsStr, port: u16, arguments: &[String], environment: &[(String, 
     let mut child = Command::new("redis-server")
         .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--dir"])
         .arg(dir)
+        // Else a master waits 5 s before it feeds a replica, for others that may come.
+        .args(["--repl-diskless-sync-delay", "0"])
         .args(arguments)
         .envs(environment.iter().cloned())
         .stdin(Stdio::null())

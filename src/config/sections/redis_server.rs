@@ -23,6 +23,9 @@ pub struct RedisConfig {
     pub nodes: Vec<NodeAddress>,
     /// What the Sentinels call the master; only with [`RedisMode::Sentinel`].
     pub sentinel_master: Option<String>,
+    /// Of the form of [`Self::url`]: TLS, user and password for the Sentinels themselves. Host, port and database count for
+    /// nothing. None: neither TLS nor password. Only with [`RedisMode::Sentinel`].
+    pub sentinel_url: Option<SecretString>,
     /// Connections for ticks, locks, stats, settings and flags.
     pub pool_size: u32,
     /// Milliseconds to connect.
@@ -35,7 +38,7 @@ pub struct RedisConfig {
     pub replicas: Option<u64>,
 }
 
-/// The files of a TLS connection, all in PEM. Only with a `rediss://` URL.
+/// The files of a TLS connection, all in PEM: of every one there is. Only with a `rediss://` URL.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RedisTls {
     /// The authorities that may vouch for the server. None: those of this machine.
@@ -82,6 +85,7 @@ impl RedisConfig {
             mode: section.get("mode"),
             nodes: section.get("nodes"),
             sentinel_master: section.optional("sentinel_master"),
+            sentinel_url: section.optional("sentinel_url"),
             pool_size: section.get("pool_size"),
             connect_timeout_ms: section.get("connect_timeout_ms"),
             command_timeout_ms: section.get("command_timeout_ms"),
@@ -91,9 +95,12 @@ impl RedisConfig {
     }
 
     pub(in crate::config) fn validate(&self, problems: &mut Problems) {
-        match parts_of(self.url.expose_secret()) {
-            Err(what) => problems.add("redis.url", what),
-            Ok((scheme, _)) => self.tls.validate(scheme == TLS_SCHEME, problems),
+        let mut check = |key, url: &SecretString| {
+            parts_of(url.expose_secret()).map(|(scheme, _)| scheme).map_err(|what| problems.add(key, what))
+        };
+        let sentinels = self.sentinel_url.as_ref().map(|url| check("redis.sentinel_url", url)).transpose();
+        if let (Ok(scheme), Ok(sentinels)) = (check("redis.url", &self.url), sentinels) {
+            self.tls.validate(scheme == TLS_SCHEME || sentinels == Some(TLS_SCHEME), problems);
         }
         problems.check_range("redis.pool_size", self.pool_size.into(), 1..=1000);
         problems.check_range("redis.connect_timeout_ms", self.connect_timeout_ms, 1..=60_000);
@@ -114,7 +121,7 @@ impl RedisConfig {
 
     /// Each mode needs its keys, and refuses those of the others.
     fn validate_mode(&self, problems: &mut Problems) {
-        let (has_nodes, has_master) = (!self.nodes.is_empty(), self.sentinel_master.is_some());
+        let has_nodes = !self.nodes.is_empty();
         match self.mode {
             RedisMode::Standalone => {
                 if has_nodes {
@@ -125,9 +132,11 @@ impl RedisConfig {
                 if !has_nodes {
                     problems.add("redis.nodes", "must name the sentinels with redis.mode = \"sentinel\"");
                 }
-                if self.tls.ca_file.is_none() && self.url.expose_secret().starts_with("rediss://") {
-                    // They are asked in clear text, and the name they give is the name that the certificate must have.
-                    problems.add("redis.ca_file", "must be set with rediss:// and redis.mode = \"sentinel\"");
+                let is_tls = |url: &SecretString| url.expose_secret().starts_with(TLS_SCHEME);
+                if self.tls.ca_file.is_none() && is_tls(&self.url) && !self.sentinel_url.as_ref().is_some_and(is_tls) {
+                    // Anybody could answer for them, and the name they give is the name that the certificate must have.
+                    problems
+                        .add("redis.ca_file", "must be set where redis.url is rediss:// and redis.sentinel_url is not");
                 }
                 if self.sentinel_master.as_ref().is_none_or(String::is_empty) {
                     problems.add("redis.sentinel_master", "must be set with redis.mode = \"sentinel\"");
@@ -144,8 +153,14 @@ impl RedisConfig {
                 }
             }
         }
-        if has_master && self.mode != RedisMode::Sentinel {
-            problems.add("redis.sentinel_master", "means something only with redis.mode = \"sentinel\"");
+        let of_sentinels = [
+            ("redis.sentinel_master", self.sentinel_master.is_some()),
+            ("redis.sentinel_url", self.sentinel_url.is_some()),
+        ];
+        for (key, is_set) in of_sentinels {
+            if is_set && self.mode != RedisMode::Sentinel {
+                problems.add(key, "means something only with redis.mode = \"sentinel\"");
+            }
         }
     }
 
@@ -170,7 +185,7 @@ impl RedisTls {
             [("redis.ca_file", &self.ca_file), ("redis.cert_file", &self.cert_file), ("redis.key_file", &self.key_file)]
         {
             if file.is_some() && !is_tls {
-                problems.add(key, "means something only with a redis.url that begins with rediss://");
+                problems.add(key, "means something only where redis.url or redis.sentinel_url begins with rediss://");
             }
         }
         match (&self.cert_file, &self.key_file) {

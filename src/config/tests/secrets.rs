@@ -35,6 +35,7 @@ fn no_mistake_and_no_debug_output_shows_a_secret() {
         ("gate.settle_token = 'hunter2'", "gate.settle_token"),
         ("redis.url = 'http://app:hunter2@host'", "redis.url"),
         ("redis.url = 'rediss://app:hunter2@host#insecure'", "redis.url"),
+        ("redis.mode = 'sentinel'\nredis.sentinel_url = 'rediss://app:hunter2@a/hunter2'", "redis.sentinel_url"),
         ("token.secret = 'hunter2", ""),
         ("token.secret = hunter2", ""),
         ("[token]\nsecret = 'a'\nsecret = 'hunter2'", ""),
@@ -47,7 +48,7 @@ fn no_mistake_and_no_debug_output_shows_a_secret() {
         assert_eq!(errors.problems()[0].origin, Some(Origin::File(file.path().to_owned())), "{errors}");
         assert!(!errors.to_string().contains(short) && !format!("{errors:?}").contains(short), "{errors}");
     }
-    let toml = "[redis]\nurl = 'redis://app:hunter2@host'\n[admin]\ntoken = 'hunter2hunter2hunter2'\n[token]\nalso_accepted = ['hunter2hunter2hunter2hunter2hunter2']";
+    let toml = "[redis]\nurl = 'redis://app:hunter2@host'\nmode = 'sentinel'\nnodes = ['a:1']\nsentinel_master = 'a'\nsentinel_url = 'redis://app:hunter2@a'\n[admin]\ntoken = 'hunter2hunter2hunter2'\n[token]\nalso_accepted = ['hunter2hunter2hunter2hunter2hunter2']";
     let config = load(toml, &[("VQ_TOKEN__SECRET", "hunter2hunter2hunter2hunter2hunter2")]).expect("good");
     assert!(!format!("{config:?}").contains(short) && !config.redis.address().contains(short));
 }

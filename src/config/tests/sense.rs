@@ -67,7 +67,15 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
              one person",
         ),
         ("redis.replicas = 3", "redis.replicas: means something only with redis.on_failure = \"throttle\""),
-        ("redis.ca_file = 'ca.pem'", "redis.ca_file: means something only with a redis.url that begins with rediss://"),
+        (
+            "redis.mode = 'sentinel'\nredis.nodes = ['a:1']\nredis.sentinel_master = 'a'\nredis.url = 'rediss://a'",
+            "redis.ca_file: must be set where redis.url is rediss:// and redis.sentinel_url is not",
+        ),
+        ("redis.sentinel_url = 'redis://a'", "redis.sentinel_url: means something only with redis.mode = \"sentinel\""),
+        (
+            "redis.ca_file = 'ca.pem'",
+            "redis.ca_file: means something only where redis.url or redis.sentinel_url begins with rediss://",
+        ),
         (
             "redis.url = 'rediss://a'\nredis.cert_file = 'a.pem'",
             "redis.key_file: must be set with redis.cert_file: its private key",
@@ -212,6 +220,10 @@ fn the_bounds_themselves_are_allowed() {
         "log.level = 'off'",
         "admin.token = '1234567890123456'",
         "gate.settle_token = '0123456789abcdef'",
+        "redis.mode = 'sentinel'\nredis.nodes = ['a:1']\nredis.sentinel_master = 'a'\nredis.url = 'rediss://a'\n\
+         redis.sentinel_url = 'rediss://a'",
+        "redis.mode = 'sentinel'\nredis.nodes = ['a:1']\nredis.sentinel_master = 'a'\nredis.ca_file = 'ca.pem'\n\
+         redis.sentinel_url = 'rediss://a'",
     ] {
         assert!(load(toml, &[]).is_ok(), "{toml}: {:?}", load(toml, &[]));
     }
