@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     invariants::{self, Moves, assert_never_more_than},
-    redis_group::{Cluster, RANGES, ask, cluster_info, info},
-    redis_server::RedisServer,
+    redis_group::{Cluster, RANGES, ask, cluster_info, cluster_node, info, until},
+    redis_server::{Authority, RedisServer},
     redis_tls::{PASSWORD, documented_user},
-    server::{Reply, Server},
+    server::{Reply, Server, borrowed},
 };
 
 const BATCH: u64 = 3;
@@ -25,7 +25,10 @@ const MORE_RIGHTS: &str = "~{flags}:* +asking +cluster|info +cluster|slots";
 
 /// A cluster in which our user may do what is documented and no more.
 fn cluster(replicas: bool) -> Cluster {
-    let cluster = Cluster::start(replicas);
+    with_our_user(Cluster::start(replicas))
+}
+
+fn with_our_user(cluster: Cluster) -> Cluster {
     let document = include_str!("../../migrations-none.md");
     assert!(document.contains(MORE_RIGHTS), "the rights stand there");
     cluster.masters.iter().chain(&cluster.replicas).for_each(let_in);
@@ -42,9 +45,10 @@ fn let_in(server: &RedisServer) {
 /// A replica of ours that uses the cluster.
 fn serve(cluster: &Cluster, more: &[(&str, &str)]) -> Server {
     let settings = cluster.settings(0);
-    let own: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let own = borrowed(&settings);
     let pace = [("VQ_QUEUE__BATCH_SIZE", "3"), ("VQ_QUEUE__TICK_MS", "1000"), ("VQ_LOG__LEVEL", "info")];
-    Server::serve_at(&format!("redis://virtual-queue:{PASSWORD}@nobody.invalid"), &[&own[..], &pace, more].concat())
+    let url = cluster.masters[0].url_of(&format!("virtual-queue:{PASSWORD}@"));
+    Server::serve_at(&url.replace("127.0.0.1", "nobody.invalid"), &[&own[..], &pace, more].concat())
 }
 
 /// The budget buyers have in earnest.
@@ -56,6 +60,10 @@ fn path(drop: u64) -> String {
 
 fn label(drop: u64) -> String {
     format!("LIMITED_DROP:{drop}")
+}
+
+fn slot_of(cluster: &Cluster, drop: u64) -> u16 {
+    ask(&mut cluster.masters[0].connection(), &["CLUSTER", "KEYSLOT", &format!("queue:{{{}}}:seq", label(drop))])
 }
 
 /// One after the other, so that everybody's number is their id.
@@ -120,16 +128,14 @@ async fn gauge(server: &Server, line: &str) -> bool {
     server.get("/metrics").await.text.lines().any(|found| found == line)
 }
 
-#[tokio::test]
-async fn targets_of_three_masters_queue_buy_and_switch_as_on_one() {
-    let cluster = cluster(false);
-    let server = serve(&cluster, &[("VQ_FLAGS__VIRTUAL_QUEUE_ENABLED", "false")]);
-    let drops = [0, 1, 2].map(|master| cluster.drop_at(master, 100));
+/// Everything people and operators do, at targets of all three masters.
+async fn queue_buy_and_switch(cluster: &Cluster, drops: [u64; 3], settings: &[(&str, &str)]) {
+    let settings = [settings, &[("VQ_FLAGS__VIRTUAL_QUEUE_ENABLED", "false")]].concat();
+    let server = serve(cluster, &settings);
     assert_eq!(server.enter(&path(drops[0]), 1).await.state(), "DIRECT_ADMITTED", "the flag is off");
     let rule = json!({ "enabled": true, "reason": "the sale" });
     assert_eq!(server.set_flag(rule).await.status, 200);
-    let other = serve(&cluster, &[("VQ_FLAGS__VIRTUAL_QUEUE_ENABLED", "false")]);
-    let moves: Vec<Moves> = cluster.masters.iter().map(Moves::watch).collect();
+    let other = serve(cluster, &settings);
     for drop in drops {
         enter_all(&server, drop, 10).await;
         assert_eq!(other.poll(&path(drop), 10).await.position(), Some(10), "the other replica knows rule and place");
@@ -155,13 +161,68 @@ async fn targets_of_three_masters_queue_buy_and_switch_as_on_one() {
         assert!(since.elapsed() < Duration::from_secs(3), "a change is everywhere within 3 s");
         sleep(Duration::from_millis(50)).await;
     }
-    for ((moves, drop), master) in moves.into_iter().zip(drops).zip(&cluster.masters) {
+    cluster.masters.iter().for_each(invariants::assert_hold);
+    server.assert_tells_no_secret().await;
+}
+
+#[tokio::test]
+async fn targets_of_three_masters_queue_buy_and_switch_as_on_one() {
+    let cluster = cluster(false);
+    let drops = [0, 1, 2].map(|master| cluster.drop_at(master, 100));
+    let moves: Vec<Moves> = cluster.masters.iter().map(Moves::watch).collect();
+    queue_buy_and_switch(&cluster, drops, &[]).await;
+    for (moves, drop) in moves.into_iter().zip(drops) {
         let moves = moves.of(&label(drop));
         assert!(moves.len() >= 2, "{drop} was pumped: {moves:?}");
         assert_never_more_than(&moves, BATCH, TICK_MS);
-        invariants::assert_hold(master);
     }
-    server.assert_tells_no_secret().await;
+}
+
+#[tokio::test]
+async fn a_cluster_that_speaks_tls_alone_is_used_as_any() {
+    let authority = Authority::new();
+    let cluster = with_our_user(Cluster::start_secured(&authority));
+    let files = authority.settings();
+    let drops = [0, 1, 2].map(|master| cluster.drop_at(master, 100));
+    queue_buy_and_switch(&cluster, drops, &borrowed(&files)).await;
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_that_is_taken_for_a_lone_redis_is_found_out_by_the_log() {
+    let [(owner, _), (empty, bus)] =
+        [(); 2].map(|()| cluster_node(|arguments| RedisServer::start_here(arguments, &[])));
+    let mut connection = owner.connection();
+    let () = ask(&mut connection, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    let port = empty.port().to_string();
+    let () = ask(&mut connection, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus.to_string()]);
+    let is_whole = |one: &RedisServer| {
+        cluster_info(one, "cluster_state") == "ok" && cluster_info(one, "cluster_slots_ok") == "16384"
+    };
+    until("both know that it is whole", || is_whole(&owner) && is_whole(&empty));
+    let told = "this redis is a node of a cluster: set redis.mode";
+
+    // One that has nothing takes no probe.
+    says(&empty, &["redis counts as away", told]).await;
+    // One that has the probe's key may not have a target's.
+    let slot: u16 = ask(&mut connection, &["CLUSTER", "KEYSLOT", "queue:{LIMITED_DROP:42}:seq"]);
+    let id: String = ask(&mut empty.connection(), &["CLUSTER", "MYID"]);
+    let () = ask(&mut connection, &["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id]);
+    says(&owner, &["something unexpected", told]).await;
+}
+
+/// A line of the log of a server on this Redis has these words once somebody has entered, who is answered without Redis.
+async fn says(redis: &RedisServer, words: &[&str]) {
+    let (server, since) = (Server::serve(redis, &[]), Instant::now());
+    loop {
+        let reply = server.enter(&path(42), 1).await;
+        assert!(reply.status == 200 && is_degraded(&reply), "{reply:?}");
+        let log = server.log();
+        if log.lines().any(|line| words.iter().all(|word| line.contains(word))) {
+            break;
+        }
+        assert!(since.elapsed() < Duration::from_secs(5), "{log}");
+        sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Moves the slot of a drop from one master to another, one key at a time.
@@ -189,8 +250,7 @@ async fn a_slot_that_moves_under_traffic_is_no_outage_and_loses_nobody() {
     let cluster = cluster(false);
     let server = serve(&cluster, &[IN_EARNEST]);
     let (moving, still) = (cluster.drop_at(0, 100), cluster.drop_at(1, 100));
-    let slot: u16 =
-        ask(&mut cluster.masters[0].connection(), &["CLUSTER", "KEYSLOT", &format!("queue:{{{}}}:seq", label(moving))]);
+    let slot = slot_of(&cluster, moving);
     for drop in [moving, still] {
         enter_all(&server, drop, 100).await;
     }

@@ -183,6 +183,23 @@ impl Drop for Sentinel {
     }
 }
 
+/// A node that knows no others and has no slots, and the port by which nodes talk to it.
+pub(crate) fn cluster_node(start: impl Fn(&[&str]) -> RedisServer) -> (RedisServer, u16) {
+    let bus = free_port();
+    let arguments = [
+        "--cluster-enabled",
+        "yes",
+        "--cluster-port",
+        &bus.to_string(),
+        "--cluster-node-timeout",
+        "1500",
+        // One master away is no reason for the others to refuse.
+        "--cluster-require-full-coverage",
+        "no",
+    ];
+    (start(&arguments), bus)
+}
+
 /// Three masters with a third of the slots each, and a replica of each.
 pub(crate) struct Cluster {
     /// Masters in the beginning.
@@ -197,22 +214,18 @@ pub(crate) const RANGES: [(u16, u16); 3] = [(0, 5460), (5461, 10_922), (10_923, 
 impl Cluster {
     /// With `replicas` or without.
     pub(crate) fn start(replicas: bool) -> Self {
-        let node = || {
-            let bus = free_port();
-            let arguments = [
-                "--cluster-enabled",
-                "yes",
-                "--cluster-port",
-                &bus.to_string(),
-                "--cluster-node-timeout",
-                "1500",
-                // One master away is no reason for the others to refuse.
-                "--cluster-require-full-coverage",
-                "no",
-            ];
-            let server = RedisServer::start_here(&arguments, &[]);
-            (server, bus)
-        };
+        Self::start_with(replicas, |arguments| RedisServer::start_here(arguments, &[]))
+    }
+
+    /// Without replicas; everything with TLS alone and a certificate on both sides, also what goes between nodes.
+    pub(crate) fn start_secured(authority: &Authority) -> Self {
+        Self::start_with(false, |arguments| {
+            RedisServer::start_with_tls(authority, &[arguments, &["--tls-cluster", "yes"]].concat())
+        })
+    }
+
+    fn start_with(replicas: bool, start: impl Fn(&[&str]) -> RedisServer) -> Self {
+        let node = || cluster_node(&start);
         let masters: Vec<(RedisServer, u16)> = (0..3).map(|_| node()).collect();
         let replicas: Vec<(RedisServer, u16)> = (0..if replicas { 3 } else { 0 }).map(|_| node()).collect();
         for ((master, _), (first, last)) in masters.iter().zip(RANGES) {

@@ -83,15 +83,16 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_found_at_its_master_and_a_gap_is_nobodys() {
+    fn a_slot_is_found_at_its_master_and_at_no_replica_and_a_gap_is_nobodys() {
         let view = slots(concat!(
             "*3\r\n",
             "*4\r\n:100\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:7001\r\n$1\r\nb\r\n*3\r\n$9\r\n127.0.0.1\r\n:7003\r\n$1\r\nd\r\n",
             "*3\r\n:0\r\n:98\r\n*4\r\n$0\r\n\r\n:7000\r\n$1\r\na\r\n*0\r\n",
-            "*3\r\n:99\r\n:99\r\n*3\r\n$1\r\n?\r\n:7002\r\n$1\r\nc\r\n",
+            "*4\r\n:99\r\n:99\r\n*3\r\n$1\r\n?\r\n:7002\r\n$1\r\nc\r\n*3\r\n$9\r\n127.0.0.1\r\n:7004\r\n$1\r\ne\r\n",
         ));
         assert_eq!(view.at(0), Some(&node("10.0.0.9:7000")), "no host: the one that was asked");
-        assert_eq!((view.at(98), view.at(99)), (Some(&node("10.0.0.9:7000")), None));
+        assert_eq!(view.at(98), Some(&node("10.0.0.9:7000")));
+        assert_eq!(view.at(99), None, "where the master is not known, its replica is none");
         assert_eq!((view.at(100), view.at(16_383)), (Some(&node("127.0.0.1:7001")), Some(&node("127.0.0.1:7001"))));
         assert!(!view.is_complete());
         assert!(view.nodes.contains(&node("127.0.0.1:7003")), "replicas can be asked, too");
