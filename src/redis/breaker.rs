@@ -5,7 +5,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -22,6 +22,16 @@ const SOON: Duration = Duration::from_secs(10);
 const FIRST_HOLD: Duration = Duration::from_millis(500);
 /// And no longer than this: queueing resumes within 3 s of the end of any fault.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
+
+/// So long none of people's calls may be answered in time: it is no hiccup then, however well the probe fares (ADR 0015).
+const PATIENCE: Duration = Duration::from_secs(2);
+/// And so long where that has just been found out.
+const LITTLE_PATIENCE: Duration = Duration::from_millis(500);
+/// From one call without an answer to the next at most: where nobody asks in between, nothing is known of it.
+const LULL: Duration = Duration::from_secs(2);
+
+/// Causes told in one outage at most.
+const MOST_CAUSES: usize = 5;
 
 /// What is known of Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +52,8 @@ pub struct Breaker {
     alarms: AtomicU64,
     lost_at: Mutex<Option<Duration>>,
     mind: Mutex<Mind>,
+    /// Whether `mind.unanswered` is set: asked at every call.
+    is_unanswered: AtomicBool,
     probe_now: Notify,
     clock: StoreClock,
     metrics: Arc<Metrics>,
@@ -54,6 +66,10 @@ struct Mind {
     closed_at: Option<Duration>,
     /// How long it must be without fault before the breaker closes.
     hold: Duration,
+    /// The first and the last of the calls since which none was answered in time.
+    unanswered: Option<(Duration, Duration)>,
+    /// Why it is away, as told in this outage.
+    causes: Vec<String>,
 }
 
 impl Breaker {
@@ -65,6 +81,7 @@ impl Breaker {
             alarms: AtomicU64::new(0),
             lost_at: Mutex::new(None),
             mind: Mutex::default(),
+            is_unanswered: AtomicBool::new(false),
             probe_now: Notify::new(),
             clock,
             metrics,
@@ -102,23 +119,57 @@ impl Breaker {
         }
     }
 
-    /// Redis is away.
+    /// Redis is away. Every cause is told once in an outage: what a server that comes back refuses is another than its
+    /// having been gone.
     pub fn open(&self, cause: &str) {
-        let is_first = self.alarms.fetch_add(1, Ordering::SeqCst) == 0;
+        self.alarms.fetch_add(1, Ordering::SeqCst);
         let now = self.clock.monotonic();
         self.mind().alarmed_at = now;
         let was = self.change(|_| State::Open);
+        let mut mind = self.mind();
         if was != State::Open {
-            let mut mind = self.mind();
             let again = mind.closed_at.is_some_and(|at| now < at + SOON);
             mind.hold = if again { (mind.hold * 2).clamp(FIRST_HOLD, LONGEST_HOLD) } else { Duration::ZERO };
-            drop(mind);
+            mind.causes.clear();
+        }
+        let is_first = mind.causes.is_empty();
+        let is_new = mind.causes.len() < MOST_CAUSES && !mind.causes.iter().any(|told| told == cause);
+        if is_new {
+            mind.causes.push(cause.to_owned());
+        }
+        drop(mind);
+        if was != State::Open {
+            self.answered();
             self.note_lost();
             self.probe_now.notify_one();
         }
-        // It starts open: then the first alarm tells why it stays so.
-        if was != State::Open || is_first {
+        if is_first {
             tracing::warn!(cause, "redis counts as away");
+        } else if is_new {
+            tracing::warn!(cause, "redis is away still");
+        }
+    }
+
+    /// One of people's calls was answered, be it with a no.
+    pub(super) fn answered(&self) {
+        if self.is_unanswered.load(Ordering::Relaxed) {
+            self.mind().unanswered = None;
+            self.is_unanswered.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// One of people's calls was not answered in time. Where none is for long enough, Redis counts as away, though it may
+    /// answer the probe: people would wait for ever, and scripts whose answers nobody gets would go on giving turns.
+    pub(super) fn unanswered(&self) {
+        let now = self.clock.monotonic();
+        let mut mind = self.mind();
+        let first = mind.unanswered.filter(|(_, last)| now < *last + LULL).map_or(now, |(first, _)| first);
+        mind.unanswered = Some((first, now));
+        self.is_unanswered.store(true, Ordering::Relaxed);
+        let just_closed = mind.closed_at.is_some_and(|at| now < at + SOON);
+        drop(mind);
+        if self.state() != State::Open && now >= first + if just_closed { LITTLE_PATIENCE } else { PATIENCE } {
+            self.open("it answers nobody in time (redis.command_timeout_ms)");
         }
     }
 
@@ -193,6 +244,7 @@ impl Breaker {
             if was == State::Open && alarms_before > 0 {
                 self.mind().closed_at = Some(self.clock.monotonic());
             }
+            self.mind().causes.clear();
             tracing::info!("redis answers");
         }
     }

@@ -33,7 +33,33 @@ use crate::{
 const TRUSTED_FOR: Duration = Duration::from_millis(100);
 
 /// A pool of connections for what nobody waits for.
-pub type Pool = bb8::Pool<RedisConnectionManager>;
+pub type Pool = bb8::Pool<Manager>;
+
+/// bb8-redis's connections, asked with a limit whether they live: bb8 keeps one that has not answered when its own limit
+/// is over, and hands it out again.
+#[derive(Debug)]
+pub struct Manager {
+    connections: RedisConnectionManager,
+    answer_within: Duration,
+}
+
+impl bb8::ManageConnection for Manager {
+    type Connection = MultiplexedConnection;
+    type Error = RedisError;
+
+    async fn connect(&self) -> Result<Self::Connection, Self::Error> {
+        self.connections.connect().await
+    }
+
+    async fn is_valid(&self, connection: &mut Self::Connection) -> Result<(), Self::Error> {
+        let answered = timeout(self.answer_within, self.connections.is_valid(connection)).await;
+        answered.unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
+    }
+
+    fn has_broken(&self, connection: &mut Self::Connection) -> bool {
+        self.connections.has_broken(connection)
+    }
+}
 
 /// A URL, or a file that goes with it, is not usable. Never repeats the URL: there may be a password in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -150,11 +176,13 @@ impl Link {
     /// A link that connects to the server at this address, or to the one in `redis.url`, when it is used.
     pub(super) fn new(setup: &Setup, address: Option<NodeAddress>) -> Result<Self, RedisError> {
         let info = setup.info_at(address.as_ref());
+        // As long as a call may take, and so that there is time to make another one.
+        let answer_within = setup.call_limit.min(setup.connect_limit * 3 / 4);
         let pool = bb8::Pool::builder()
             .max_size(setup.pool_size)
             .connection_timeout(setup.connect_limit)
             .test_on_check_out(true)
-            .build_unchecked(RedisConnectionManager::new(info.clone())?);
+            .build_unchecked(Manager { connections: RedisConnectionManager::new(info.clone())?, answer_within });
         Ok(Self { address, client: Client::open(info)?, pool, lately: Mutex::new(None), hot: RwLock::new(None) })
     }
 
@@ -208,11 +236,12 @@ impl Link {
         self.hot.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether the hot connection answers within `limit`.
-    pub(super) async fn hot_answers(&self, limit: Duration) -> bool {
-        let Some(Hot { mut connection, .. }) = self.hot() else { return false };
-        let ping = ::redis::cmd("PING");
-        matches!(timeout(limit, ping.exec_async(&mut connection)).await, Ok(Ok(())))
+    /// How long the hot connection takes to answer, if it does within `limit`.
+    pub(super) async fn hot_answers(&self, limit: Duration, clock: &StoreClock) -> Option<Duration> {
+        let Hot { mut connection, .. } = self.hot()?;
+        let asked = clock.monotonic();
+        let answered = timeout(limit, ::redis::cmd("PING").exec_async(&mut connection)).await;
+        answered.is_ok_and(|pong| pong.is_ok()).then(|| clock.monotonic().saturating_sub(asked))
     }
 
     /// Puts a new hot connection, with all scripts loaded, in the place of the old one.

@@ -117,11 +117,17 @@ impl Master {
             Err(_) => Err(Failure::TimedOut),
         };
         made(self.setup.clock.monotonic().saturating_sub(asked));
+        if !matches!(result, Err(Failure::TimedOut | Failure::Away(_))) {
+            self.breaker.answered();
+        }
         result.inspect_err(|failure| {
             // The end of a connection that has been replaced since is no news.
             let still_in_use = link.hot().is_some_and(|now| now.generation == hot.generation);
             if still_in_use && self.is_current(&link) {
                 self.breaker.learn(failure);
+                if *failure == Failure::TimedOut {
+                    self.breaker.unanswered();
+                }
             }
         })
     }

@@ -69,9 +69,10 @@ impl Probe {
         // No link: nobody knows yet where the master is, and the breaker has never been closed.
         let Ok(link) = master.link() else { return };
         let was_open = self.breaker.state() == State::Open;
-        let (written, hot_answers) = tokio::join!(self.write(master, &link), link.hot_answers(LIMIT));
-        match written {
-            Ok(()) => {}
+        let (written, hot_answers) =
+            tokio::join!(self.write(master, &link), link.hot_answers(LIMIT, &master.setup().clock));
+        let took = match written {
+            Ok(took) => took,
             // It answers, but has nothing of its own to write to: no news of whether it takes writes.
             Err(Failure::Moving(_)) if matches!(master.owned(), Owned::Slots(_)) => return,
             Err(Failure::Moving(_)) => return self.breaker.open("this redis is a node of a cluster: set redis.mode"),
@@ -83,12 +84,19 @@ impl Probe {
                 self.breaker.open(&cause(&failure));
                 return;
             }
+        };
+        // As slow as this, people's calls would get no answer: no reason to take it for away, nor for back.
+        if took.max(hot_answers.unwrap_or_default()) > master.setup().call_limit {
+            if was_open {
+                self.breaker.open("it answers, but not within redis.command_timeout_ms");
+            }
+            return;
         }
         if !self.breaker.may_close() {
             return;
         }
         // One that was in use when the breaker opened may still have answers to come that nobody waits for.
-        if was_open || !hot_answers {
+        if was_open || hot_answers.is_none() {
             if !was_open {
                 self.breaker.note_lost();
             }
@@ -101,7 +109,8 @@ impl Probe {
         self.breaker.close(alarms_before);
     }
 
-    async fn write(&mut self, master: &Arc<Master>, link: &Arc<Link>) -> Result<(), Failure> {
+    /// How long it took, connecting left out.
+    async fn write(&mut self, master: &Arc<Master>, link: &Arc<Link>) -> Result<Duration, Failure> {
         let mut connection = match &self.connection {
             Some((of, connection)) if Arc::ptr_eq(of, link) => connection.clone(),
             _ => {
@@ -113,6 +122,7 @@ impl Probe {
         let mut tries = 0;
         loop {
             let write = self.command(master);
+            let asked = master.setup().clock.monotonic();
             let written = match timeout(LIMIT, write.exec_async(&mut connection)).await {
                 Ok(result) => result.map_err(|error| Failure::of(&error)),
                 Err(_) => Err(Failure::TimedOut),
@@ -120,7 +130,7 @@ impl Probe {
             tries += 1;
             match written {
                 Err(Failure::Moving(_)) if tries < TRIES => self.tag = None,
-                other => return other,
+                other => return other.map(|()| master.setup().clock.monotonic().saturating_sub(asked)),
             }
         }
     }

@@ -160,6 +160,24 @@ async fn redis_killed_under_load_blocks_nobody_and_queueing_resumes_by_itself() 
 }
 
 #[tokio::test]
+async fn why_redis_is_away_is_told_also_where_it_comes_back_and_refuses() {
+    let redis = RedisServer::start();
+    let server = serve(&redis, &[("VQ_LOG__LEVEL", "info")]);
+    enter_all(&server, 3).await;
+    let mut operator = redis.connection();
+    redis::cmd("CONFIG").arg(&["SET", "requirepass", "another"]).exec(&mut operator).unwrap();
+    redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).exec(&mut operator).unwrap();
+    let locked = Instant::now();
+    while !server.log().contains("NOAUTH") {
+        assert!(locked.elapsed() < Duration::from_secs(5), "{}", server.log());
+        sleep(Duration::from_millis(50)).await;
+    }
+    sleep(Duration::from_secs(2)).await;
+    let lines = server.log().lines().filter(|line| line.contains("NOAUTH")).count();
+    assert!(lines <= 2, "told once, not at every probe: {}", server.log());
+}
+
+#[tokio::test]
 async fn a_stall_of_400_ms_lets_nobody_in() {
     let redis = RedisServer::start();
     let server = serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1"), ("VQ_QUEUE__TICK_MS", "10000")]);

@@ -26,6 +26,9 @@ struct Shared {
     is_cut: AtomicBool,
     is_blocked: AtomicBool,
     is_over: AtomicBool,
+    /// Connections made so far, and how many of them lead nowhere any more.
+    made: AtomicU64,
+    stranded: AtomicU64,
     open: Mutex<Vec<TcpStream>>,
 }
 
@@ -39,6 +42,8 @@ impl Proxy {
             is_cut: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            made: AtomicU64::new(0),
+            stranded: AtomicU64::new(0),
             open: Mutex::default(),
         });
         let of_listener = shared.clone();
@@ -88,7 +93,12 @@ impl Proxy {
         self.shared.is_blocked.store(true, Ordering::SeqCst);
     }
 
-    /// Takes all that back.
+    /// Forgets the connections there are, without ending them: nothing passes over them any more. New ones work.
+    pub(crate) fn strand(&self) {
+        self.shared.stranded.store(self.shared.made.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    /// Takes all that back, but does not find again what is stranded.
     pub(crate) fn heal(&self) {
         self.delay(Duration::ZERO);
         self.shared.is_cut.store(false, Ordering::SeqCst);
@@ -120,13 +130,14 @@ fn join(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
         stream.set_nodelay(true)?;
         shared.open.lock().unwrap().push(stream.try_clone()?);
     }
-    pass_on(shared, client.try_clone()?, redis.try_clone()?, false);
-    pass_on(shared, redis, client, true);
+    let number = shared.made.fetch_add(1, Ordering::SeqCst);
+    pass_on(shared, number, client.try_clone()?, redis.try_clone()?, false);
+    pass_on(shared, number, redis, client, true);
     Ok(())
 }
 
 /// One direction: what is read now is written when its time has come, and does not wait for what was read before it.
-fn pass_on(shared: &Arc<Shared>, mut from: TcpStream, mut to: TcpStream, is_answer: bool) {
+fn pass_on(shared: &Arc<Shared>, number: u64, mut from: TcpStream, mut to: TcpStream, is_answer: bool) {
     let (send, receive) = mpsc::channel::<(Instant, Vec<u8>)>();
     let of_reader = shared.clone();
     std::thread::spawn(move || {
@@ -145,7 +156,7 @@ fn pass_on(shared: &Arc<Shared>, mut from: TcpStream, mut to: TcpStream, is_answ
             while of_writer.is_blocked.load(Ordering::SeqCst) {
                 sleep(Duration::from_millis(5));
             }
-            if to.write_all(&bytes).is_err() {
+            if number >= of_writer.stranded.load(Ordering::SeqCst) && to.write_all(&bytes).is_err() {
                 break;
             }
         }
@@ -159,7 +170,7 @@ fn now() -> Instant {
 }
 
 #[test]
-fn the_proxy_delays_blocks_and_cuts() {
+fn the_proxy_delays_blocks_strands_and_cuts() {
     let redis = RedisServer::start();
     let proxy = Proxy::before(&redis);
     let client = redis::Client::open(proxy.url()).unwrap();
@@ -176,6 +187,12 @@ fn the_proxy_delays_blocks_and_cuts() {
     connection.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     assert!(ping(&mut connection).unwrap_err().is_timeout());
     proxy.heal();
+    proxy.strand();
+    let mut stranded = client.get_connection().unwrap();
+    assert!(ping(&mut stranded).is_ok(), "a new one");
+    proxy.strand();
+    stranded.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert!(ping(&mut stranded).unwrap_err().is_timeout());
     proxy.cut();
     assert!(client.get_connection_with_timeout(Duration::from_secs(1)).is_err());
     proxy.heal();

@@ -245,6 +245,70 @@ async fn a_slow_redis_serves_within_the_budget_and_is_gone_round_beyond_it() {
 }
 
 #[tokio::test]
+async fn a_redis_slower_than_buyers_wait_and_faster_than_the_probe_is_gone_round_and_takes_no_turns() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::before(&redis);
+    let server =
+        Server::serve_at(&proxy.url(), &[&[IN_EARNEST, ("VQ_LOG__LEVEL", "info")], &FIVE_A_SECOND[..]].concat());
+    enter_all(&server, 100).await;
+    proxy.delay(Duration::from_millis(300));
+    let slow = Instant::now();
+    while server.poll(DROP, 100).await.state() != "DIRECT_ADMITTED" {
+        assert!(slow.elapsed() < Duration::from_secs(5), "{}", server.log());
+        sleep(Duration::from_millis(200)).await;
+    }
+    println!("gone round {:?} after it became slow", slow.elapsed());
+    // It stays so, and the log is quiet.
+    let told = server.log().lines().filter(|line| line.contains(" WARN ")).count();
+    while slow.elapsed() < Duration::from_secs(8) {
+        let reply = server.poll(DROP, 100).await;
+        assert_eq!((reply.status, reply.state()), (200, "DIRECT_ADMITTED"));
+        assert!(reply.took < Duration::from_millis(500), "{reply:?}");
+        sleep(Duration::from_millis(200)).await;
+    }
+    let since = server.log().lines().filter(|line| line.contains(" WARN ")).count() - told;
+    assert!(since <= 2, "{}", server.log());
+    assert!(server.get("/health/ready").await.text.contains("degraded"));
+    proxy.heal();
+    let healed = Instant::now();
+    while server.poll(DROP, 99).await.header("x-virtual-queue-degraded").is_some() {
+        assert!(healed.elapsed() < Duration::from_secs(3), "{}", server.log());
+        sleep(Duration::from_millis(20)).await;
+    }
+    // Nobody's turn came and went unseen.
+    let answers = poll_all(&server, 98).await;
+    let lost: Vec<_> = answers.iter().filter(|(_, reply)| reply.status != 200).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn connections_that_lead_nowhere_are_thrown_away_and_admission_goes_on() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::before(&redis);
+    let settings = [&[("VQ_REDIS__CONNECT_TIMEOUT_MS", "300"), IN_EARNEST], &FIVE_A_SECOND[..]].concat();
+    let server = Server::serve_at(&proxy.url(), &settings);
+    enter_all(&server, 100).await;
+    sleep(Duration::from_secs(2)).await;
+    proxy.strand();
+    let stranded = Instant::now();
+    while server.poll(DROP, 100).await.position() != Some(100) {
+        assert!(stranded.elapsed() < Duration::from_secs(5), "queueing again");
+        sleep(Duration::from_millis(50)).await;
+    }
+    let mut connection = redis.connection();
+    let mut mark =
+        || redis::cmd("GET").arg(format!("queue:{{{LABEL}}}:admitted_count")).query(&mut connection).unwrap();
+    let before: u64 = mark();
+    while mark() == before {
+        assert!(stranded.elapsed() < Duration::from_secs(10), "{}", server.log());
+        sleep(Duration::from_millis(50)).await;
+    }
+    println!("a batch went {:?} after all connections were lost without a word", stranded.elapsed());
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
 async fn one_replica_cut_off_alone_lets_its_people_through_and_the_other_goes_on() {
     let redis = RedisServer::start();
     let proxy = Proxy::before(&redis);

@@ -144,3 +144,43 @@ fn whoever_was_steady_for_long_enough_is_believed_at_once_again() {
     breaker.open("the connection was cut");
     assert_eq!(closes_after(&breaker, &clock), Duration::ZERO);
 }
+
+/// Somebody's call goes unanswered every `pause`, a good probe ends each doubt; after how many Redis counts as away.
+fn gives_up_after(breaker: &Breaker, clock: &FakeClock, pause: Duration) -> Option<usize> {
+    (1..=20).find(|_| {
+        clock.advance(pause);
+        breaker.learn(&Failure::TimedOut);
+        breaker.unanswered();
+        if breaker.state() == State::InDoubt {
+            breaker.close(breaker.alarms());
+        }
+        breaker.state() == State::Open
+    })
+}
+
+#[test]
+fn a_redis_that_answers_the_probe_and_nobody_else_counts_as_away_after_two_seconds() {
+    let (breaker, clock) = breaker_and_clock();
+    assert_eq!(gives_up_after(&breaker, &clock, Duration::from_millis(400)), Some(6), "2 s after the first");
+    closes_after(&breaker, &clock);
+    assert_eq!(gives_up_after(&breaker, &clock, Duration::from_millis(250)), Some(3), "and sooner where it just did");
+    closes_after(&breaker, &clock);
+    clock.advance(SOON);
+    assert_eq!(gives_up_after(&breaker, &clock, Duration::from_secs(1)), Some(3));
+}
+
+#[test]
+fn one_answer_in_time_or_a_lull_begins_the_two_seconds_anew() {
+    let (breaker, clock) = breaker_and_clock();
+    for _ in 0..3 {
+        assert_eq!((0..4).find_map(|_| gives_up_after_one(&breaker, &clock)), None);
+        breaker.answered();
+    }
+    assert_eq!(gives_up_after(&breaker, &clock, LULL), None, "two who ask far apart say nothing of what lies between");
+}
+
+fn gives_up_after_one(breaker: &Breaker, clock: &FakeClock) -> Option<State> {
+    clock.advance(Duration::from_millis(500));
+    breaker.unanswered();
+    Some(breaker.state()).filter(|state| *state == State::Open)
+}
