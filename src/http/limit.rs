@@ -12,7 +12,7 @@ use std::{
 
 use actix_web::{
     HttpRequest,
-    http::header::{HeaderMap, HeaderName},
+    http::header::{HeaderMap, HeaderName, HeaderValue},
 };
 use governor::{Quota, RateLimiter, clock::Clock, middleware::NoOpMiddleware, state::keyed::HashMapStateStore};
 use ipnet::IpNet;
@@ -112,10 +112,11 @@ fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     if !is_trusted(&client) {
         return client;
     }
-    let lines: Vec<&str> = headers.get_all(FORWARDED_FOR).filter_map(|line| line.to_str().ok()).collect();
-    for hop in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
+    // Bytes: whatever a buyer wrote before them, what our proxies appended to the same line is text.
+    let lines: Vec<&[u8]> = headers.get_all(FORWARDED_FOR).map(HeaderValue::as_bytes).collect();
+    for hop in lines.iter().rev().flat_map(|line| line.rsplit(|byte| *byte == b',')) {
         // A proxy of ours wrote something that is no address: the proxy itself is the nearest that is known.
-        let Some(address) = address_of(hop.trim()) else { break };
+        let Some(address) = str::from_utf8(hop).ok().and_then(|hop| address_of(hop.trim())) else { break };
         client = address;
         if !is_trusted(&client) {
             break;
@@ -142,8 +143,6 @@ fn network_of(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-
-    use actix_web::http::header::HeaderValue;
 
     use super::*;
     use crate::{clock::FakeClock, config::Config};
@@ -224,10 +223,13 @@ mod tests {
             ("10.0.0.1", &["1.2.3.4, unknown"], "10.0.0.1"),
             ("10.0.0.1", &["1.2.3.4, "], "10.0.0.1"),
             ("10.0.0.1", &["10.1.1.1, 10.2.2.2"], "10.1.1.1"),
+            ("10.0.0.1", &["\u{e9}, 198.51.100.7"], "198.51.100.7"),
+            ("10.0.0.1", &["\u{e9}", "198.51.100.7, 10.9.9.9"], "198.51.100.7"),
+            ("10.0.0.1", &["198.51.100.7, \u{e9}"], "10.0.0.1"),
         ] {
             let mut headers = HeaderMap::new();
             for line in forwarded {
-                headers.append(FORWARDED_FOR, HeaderValue::from_static(line));
+                headers.append(FORWARDED_FOR, HeaderValue::from_bytes(line.as_bytes()).unwrap());
             }
             assert_eq!(client(ip(peer), &headers, &trusted), ip(expected), "{peer} {forwarded:?}");
         }
