@@ -44,8 +44,9 @@ impl LogConfig {
     }
 
     /// The filter, if `level` is one. A lone word must be a level: the library would take a misspelt one for the name
-    /// of a crate, and log nothing else.
+    /// of a crate, and log nothing else. So must what follows a `=`, which it would do without.
     pub(crate) fn filter(&self) -> Option<EnvFilter> {
+        let levels_are_there = !self.level.split(',').any(|part| part.trim_end().ends_with('='));
         let lone_words_are_levels = self
             .level
             .split(',')
@@ -54,7 +55,7 @@ impl LogConfig {
         // actix reports each request that is no HTTP as an error of its own: anybody could fill the log. What the
         // level says of it comes later, and wins.
         let all = format!("actix_http=off,{}", self.level);
-        EnvFilter::builder().parse(all).ok().filter(|_| lone_words_are_levels)
+        EnvFilter::builder().parse(all).ok().filter(|_| lone_words_are_levels && levels_are_there)
     }
 }
 

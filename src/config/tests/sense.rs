@@ -135,6 +135,11 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
             "log.level: must be off, error, warn, info, debug, trace, or a filter such as info,virtual_queue=debug, \
              not \"inof\"",
         ),
+        (
+            "log.level = 'info,nonsense='",
+            "log.level: must be off, error, warn, info, debug, trace, or a filter such as info,virtual_queue=debug, \
+             not \"info,nonsense=\"",
+        ),
         ("identity.mode = 'token'", "identity.mode: must be \"header\" or \"jwt\", not \"token\""),
         ("identity.jwks_url = 'https://a/b'", "identity.jwks_url: means nothing unless identity.mode is \"jwt\""),
         ("identity.jwt_key_file = 'a'", "identity.jwt_key_file: means nothing unless identity.mode is \"jwt\""),
