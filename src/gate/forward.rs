@@ -51,6 +51,13 @@ pub struct Claim {
     nonce: String,
 }
 
+impl Claim {
+    /// When the pass ends that was taken, seconds since the epoch.
+    pub fn expires_at(&self) -> u64 {
+        self.expires_at
+    }
+}
+
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.expires_at, self.nonce)

@@ -168,6 +168,11 @@ pub(super) async fn settle(
     let target = target.map_err(|_| ApiError::BadRequest)?;
     let user = UserId::parse(&said.user_id).map_err(|_| ApiError::BadRequest)?;
     let claim: Claim = said.claim.parse().map_err(|_| ApiError::BadRequest)?;
+    // No pass of ours ends later. A later one would be believed: this person's next pass would have to outlive it. Twice a
+    // lifetime, for passes given out before it was made shorter.
+    if claim.expires_at() > state.clock.now_seconds().saturating_add(2 * state.options.token_ttl_s) {
+        return Err(ApiError::BadRequest);
+    }
     let how = match said.outcome {
         OutcomeWord::Spent => Settlement::Spent,
         OutcomeWord::GivenBack => Settlement::GivenBack,

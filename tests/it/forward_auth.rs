@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
+use virtual_queue::clock::StoreClock;
 
 use crate::{
     invariants,
@@ -244,7 +245,10 @@ async fn the_shop_settles_and_may_say_everything_twice() {
 #[tokio::test]
 async fn only_the_shop_settles_and_only_in_words_that_make_sense() {
     let server = Server::demo(&[FAST, &[SETTLE]].concat());
-    let good = json!({ "target": "LIMITED_DROP:42", "userId": "7", "claim": format!("1790000000-{}", "0".repeat(32)), "outcome": "spent" });
+    let now = StoreClock::system().now_seconds();
+    let claim_until = |expires_at: u64| format!("{expires_at}-{}", "0".repeat(32));
+    let good =
+        json!({ "target": "LIMITED_DROP:42", "userId": "7", "claim": claim_until(now + 300), "outcome": "spent" });
     let post = || server.request(Method::POST, "/gate/settle").json(&good);
     for (what, request) in [
         ("no token", post()),
@@ -261,6 +265,8 @@ async fn only_the_shop_settles_and_only_in_words_that_make_sense() {
         ("userId", json!("07")),
         ("userId", json!(7)),
         ("claim", json!("x")),
+        ("claim", json!(claim_until(now + 3600))),
+        ("claim", json!(claim_until(99_999_999_999))),
         ("outcome", json!("sold")),
         ("surprise", json!(1)),
     ] {
