@@ -32,6 +32,9 @@ pub(super) static ORDERS: RouteTemplate = RouteTemplate { path: "/limited-drops/
 pub(super) static SEATS: RouteTemplate = RouteTemplate { path: "/events/{id}/seats/select", allow: "POST" };
 pub(super) static TICKETS: RouteTemplate = RouteTemplate { path: "/events/{id}/tickets", allow: "POST" };
 
+/// Everything else under our own prefix: nothing of it is the shop's.
+const ELSE_OF_QUEUES: &str = "/virtual-queues{path:(/.*)?}";
+
 /// What is no route of ours: a path is never a label.
 pub static UNMATCHED: RouteTemplate = RouteTemplate { path: "unmatched", allow: "" };
 
@@ -64,7 +67,8 @@ pub fn queue_routes(cfg: &mut web::ServiceConfig) {
     cfg.service(at(&ENTRIES).route(web::post().to(queue::enter)))
         .service(at(&ENTRY).route(read().to(queue::poll)).route(web::delete().to(queue::leave)))
         .service(at(&STATS).route(read().to(queue::stats)))
-        .service(at(&OPENAPI).route(read().to(openapi::serve)));
+        .service(at(&OPENAPI).route(read().to(openapi::serve)))
+        .service(web::resource(ELSE_OF_QUEUES).app_data(&UNMATCHED).to(not_found));
 }
 
 /// What a proxy before the shop, and the shop, call. Without `gate.settle_token` there is nothing to settle.

@@ -35,6 +35,12 @@ fn ends_here(name: &str, named: &[String]) -> bool {
     HOP_BY_HOP.contains(&name) || named.iter().any(|other| other == name)
 }
 
+/// Whether a header of a request is for proxies. `Proxy` itself is for nobody: a shop that runs as a CGI program would
+/// take it for the proxy to call the world through ("httpoxy").
+fn is_for_proxies(name: &str) -> bool {
+    name.strip_prefix("proxy").is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
 /// What the `Connection` headers name, in lower case.
 pub(super) fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     let mut named = Vec::new();
@@ -52,7 +58,7 @@ pub(super) fn to_shop(request: &HttpRequest, pass_cookies: bool, body_is_chunked
     let named = named_by_connection(theirs.get_all(actix_header::CONNECTION).map(|value| value.as_bytes()));
     let mut headers = HeaderMap::with_capacity(theirs.len() + 4);
     for (name, value) in theirs {
-        if ends_here(name.as_str(), &named) || is_pass_header(name) {
+        if ends_here(name.as_str(), &named) || is_for_proxies(name.as_str()) || is_pass_header(name) {
             continue;
         }
         if pass_cookies && *name == actix_header::COOKIE {

@@ -64,7 +64,8 @@ fn target_ambiguity(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<&
         return Some("the target of the request is no path");
     }
     let host = headers.get(header::HOST).map(|host| host.as_bytes().trim_ascii());
-    if host.is_some_and(|host| !host.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%".contains(byte))) {
+    let is_of_hosts = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%".contains(byte);
+    if host.is_some_and(|host| host.is_empty() || !host.iter().all(is_of_hosts)) {
         return Some("the Host header names no host");
     }
     let authority = uri.authority()?;

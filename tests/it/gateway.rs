@@ -66,6 +66,7 @@ fn requests_and_answers_stream_through_as_they_are() {
         server.url(),
         b"PUT /a%2Fb//c;v=1/../d?q=%20&_x=[1]&%ff HTTP/1.1\r\nHost: Shop.Example:81\r\nAccept: a\r\nAccept: b\r\n\
           Connection: keep-alive, X-Mine\r\nX-Mine: 1\r\nTE: trailers\r\nKeep-Alive: 9\r\nProxy-Connection: close\r\n\
+          Proxy: http://evil.example\r\nProxy-Mine: 1\r\n\
           Cookie: s=1\r\nX-Entry-Token: secret.pass\r\nX_Entry_Token: secret.pass\r\nX-Forwarded-For: 203.0.113.9\r\n\
           Content-Length: 3\r\n\r\nabc",
     )
@@ -666,9 +667,26 @@ fn our_own_routes_are_never_the_shops() {
         ("GET /virtual-queues/limited-drop/42/stats", 200),
         ("PUT /virtual-queues/limited-drop/42/stats", 405),
         ("POST /virtual-queues/limited-drop/x/entries", 404),
+        ("GET /virtual-queues", 404),
+        ("GET /virtual-queues/", 404),
+        ("POST /virtual-queues/limited-drop/42/orders", 404),
+        ("GET /virtual-queues/limited-drop/42/stats/", 404),
     ] {
         let answer = Raw::ask(server.url(), format!("{request} HTTP/1.1\r\nHost: s\r\n\r\n").as_bytes()).unwrap();
         assert_eq!(answer.status, status, "{request}");
+    }
+    assert!(upstream.take().is_empty());
+    let others = b"GET /virtual-queues-of-the-shop HTTP/1.1\r\nHost: s\r\n\r\n";
+    assert_eq!(Raw::ask(server.url(), others).unwrap().status, 201);
+}
+
+#[test]
+fn a_host_header_that_names_no_host_is_refused() {
+    let upstream = Upstream::friendly();
+    let server = gateway(upstream.url(), &[]);
+    for host in ["", " ", "a b", "a/b", "a, b"] {
+        let answer = Raw::ask(server.url(), format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).unwrap();
+        assert!(answer.is_problem(400, "BAD_REQUEST"), "{host:?}: {answer:?}");
     }
     assert!(upstream.take().is_empty());
 }

@@ -430,13 +430,13 @@ fn nothing_harmless_is_stopped_or_changed() {
 fn every_character_in_a_target_is_refused_or_passes_as_it_is() {
     let upstream = Upstream::friendly();
     let server = gateway(upstream.url(), &[("VQ_LOG__LEVEL", "info")]);
-    let mut refused = String::new();
+    let mut refused = [String::new(), String::new()];
     for byte in 0x21..0x7f_u8 {
         let letter = char::from(byte);
-        for target in [format!("/a{letter}b"), format!("/a?b{letter}c")] {
+        for (at, target) in [format!("/a{letter}b"), format!("/a?b{letter}c")].into_iter().enumerate() {
             let request = format!("GET {target} HTTP/1.1\r\n{HOST}\r\n");
             match Raw::ask(server.url(), request.as_bytes()).expect("an answer").status {
-                400 => refused.push(letter),
+                400 => refused[at].push(letter),
                 _ if letter == '#' => assert_eq!(format!("{}#", upstream.only().target()), target[..target.len() - 1]),
                 status => {
                     assert_eq!(status, 201, "{target}");
@@ -445,8 +445,8 @@ fn every_character_in_a_target_is_refused_or_passes_as_it_is() {
             }
         }
     }
-    // None of these may stand in a target as it is (RFC 3986), and browsers escape them.
-    assert_eq!(refused, "\"<<>>`", "in a query the first and the last, in paths and queries the others");
+    // None of these may stand in a target as it is (RFC 3986), and browsers escape them there.
+    assert_eq!(refused, ["<>`", "\"<>"], "in a path, in a query");
 }
 
 #[test]
