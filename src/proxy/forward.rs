@@ -21,7 +21,8 @@ use tokio::time::timeout;
 
 use super::{
     answer::answer,
-    failure::Failure,
+    connect::InTime,
+    failure::{Failure, causes},
     headers,
     upload::{RequestBody, Stage, Upload},
 };
@@ -70,7 +71,7 @@ impl ProxySettings {
 /// The gateway of one worker, with its connections to the shop.
 pub struct Proxy {
     settings: ProxySettings,
-    client: Client<HttpConnector, RequestBody>,
+    client: Client<InTime<HttpConnector>, RequestBody>,
 }
 
 impl Proxy {

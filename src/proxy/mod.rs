@@ -8,6 +8,7 @@
 //! request was sent.
 
 mod answer;
+mod connect;
 mod failure;
 mod forward;
 mod headers;
