@@ -1,6 +1,7 @@
 //! The shop's answer on its way to the client.
 
 use std::{
+    future::ready,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -12,6 +13,7 @@ use actix_web::{
     http::{ConnectionType, Method, StatusCode, Version},
     web::Bytes,
 };
+use futures_util::future::LocalBoxFuture;
 use hyper::{
     Response,
     body::{Body, Incoming},
@@ -19,7 +21,7 @@ use hyper::{
 };
 use tokio::time::Sleep;
 
-use super::headers;
+use super::{failure::causes, headers};
 
 /// Put into a response's extensions: it is the shop's own, and nobody adds a header to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +36,14 @@ enum CutAnswer {
     Silent,
 }
 
-/// Makes our answer of the shop's: status, headers and body as they are.
-pub(super) fn answer(
+/// Makes our answer of the shop's: status, headers and body as they are. It ends no sooner than the `upload`: after an
+/// answer's end the server reads no more of the request.
+pub(super) async fn answer(
     shops: Response<Incoming>,
     method: &Method,
     version: Version,
     longest_silence: Duration,
+    upload: impl Future<Output = ()> + 'static,
 ) -> HttpResponse {
     let (head, body) = shops.into_parts();
     let status = StatusCode::from_u16(head.status.as_u16()).expect("both types allow 100 to 999");
@@ -56,11 +60,20 @@ pub(super) fn answer(
     } else {
         body.size_hint().exact().map_or(BodySize::Stream, BodySize::Sized)
     };
-    let body = ShopBody { body, size, longest_silence, silence: None };
+    let mut upload: LocalBoxFuture<'static, ()> = Box::pin(upload);
+    if matches!(size, BodySize::None | BodySize::Sized(0)) {
+        // Where there is no body, the head is the end.
+        upload.await;
+        upload = Box::pin(ready(()));
+    }
+    let body = ShopBody { body: Some(body), upload, size, longest_silence, silence: None };
     let mut answer = HttpResponse::with_body(status, BoxBody::new(body));
     headers::to_client(&head.headers, status == StatusCode::NOT_MODIFIED, answer.headers_mut());
     let ours = answer.head_mut();
     ours.set_camel_case_headers(true);
+    if status.canonical_reason().is_none() {
+        ours.reason = Some("");
+    }
     if size == BodySize::Stream && version < Version::HTTP_11 {
         // HTTP/1.0 knows no chunks: the end of the connection is the end of the body.
         ours.no_chunking(true);
@@ -72,7 +85,9 @@ pub(super) fn answer(
 
 /// The shop's body, a piece at a time. One that is cut short cuts our answer short, too: the client must see it.
 struct ShopBody {
-    body: Incoming,
+    /// Until it has ended.
+    body: Option<Incoming>,
+    upload: LocalBoxFuture<'static, ()>,
     size: BodySize,
     longest_silence: Duration,
     /// Since the last piece, once there was anything to wait for.
@@ -89,7 +104,11 @@ impl MessageBody for ShopBody {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
         let this = self.get_mut();
         loop {
-            match Pin::new(&mut this.body).poll_frame(cx) {
+            let Some(body) = &mut this.body else {
+                ready!(this.upload.as_mut().poll(cx));
+                return Poll::Ready(None);
+            };
+            match Pin::new(body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     this.silence = None;
                     // Trailers end here.
@@ -98,10 +117,10 @@ impl MessageBody for ShopBody {
                     }
                 }
                 Poll::Ready(Some(Err(error))) => {
-                    tracing::warn!(%error, "the shop broke off in the middle of an answer");
+                    tracing::warn!(error = causes(&error), "the shop broke off in the middle of an answer");
                     return Poll::Ready(Some(Err(CutAnswer::from(error).into())));
                 }
-                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(None) => this.body = None,
                 Poll::Pending => {
                     let limit = this.longest_silence;
                     let silence = this.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
@@ -142,7 +161,7 @@ mod tests {
         let client = Client::builder(TokioExecutor::new()).build_http();
         let request = Request::get(format!("http://{address}/")).body(RequestBody::Empty).unwrap();
         let shops = client.request(request).await.unwrap();
-        answer(shops, &Method::GET, Version::HTTP_11, Duration::from_millis(50))
+        answer(shops, &Method::GET, Version::HTTP_11, Duration::from_millis(50), async {}).await
     }
 
     #[actix_web::test]

@@ -1,16 +1,26 @@
 //! Why the shop's answer is not there, and what the client is told instead.
 
+use std::{error::Error, iter::successors};
+
 use actix_web::{HttpResponse, http::StatusCode};
 
 use crate::{gate::NoAnswerFromShop, problem::Problem};
+
+/// An error and all that led to it, for the log: the outermost of a client's errors says next to nothing.
+pub(super) fn causes(error: &dyn Error) -> String {
+    let causes: Vec<String> = successors(Some(error), |&error| error.source()).map(ToString::to_string).collect();
+    causes.join(": ")
+}
 
 /// Every way in which a request ends without the shop's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
     /// No connection to the shop: nothing was sent.
     Unreachable,
-    /// The connection ended, or what came is no HTTP.
+    /// The connection ended.
     Broken,
+    /// What came is no answer.
+    NoHttp,
     /// The shop took too long.
     TooLate,
     /// The client's body ended early, or is malformed.
@@ -39,6 +49,12 @@ impl Failure {
                 "UPSTREAM_FAILED",
                 "The shop gave no answer",
                 "the shop ended the connection without an answer; whether it acted is unknown",
+            ),
+            Self::NoHttp => Problem::new(
+                StatusCode::BAD_GATEWAY,
+                "UPSTREAM_FAILED",
+                "The shop's answer cannot be read",
+                "what the shop answered is no HTTP, or more header lines than are taken; whether it acted is unknown",
             ),
             Self::TooLate => Problem::new(
                 StatusCode::GATEWAY_TIMEOUT,
@@ -79,7 +95,7 @@ impl Failure {
     /// Whether the shop may have got the request, or a part of it.
     const fn may_have_been_sent(self) -> bool {
         match self {
-            Self::Broken | Self::TooLate | Self::BodyCutShort | Self::BodyTooSlow => true,
+            Self::Broken | Self::NoHttp | Self::TooLate | Self::BodyCutShort | Self::BodyTooSlow => true,
             Self::Unreachable | Self::Upgrade | Self::Loop | Self::Ambiguous(_) => false,
         }
     }
@@ -107,6 +123,7 @@ mod tests {
         for (failure, status, code, unknown) in [
             (Failure::Unreachable, 502, "UPSTREAM_UNREACHABLE", false),
             (Failure::Broken, 502, "UPSTREAM_FAILED", true),
+            (Failure::NoHttp, 502, "UPSTREAM_FAILED", true),
             (Failure::TooLate, 504, "UPSTREAM_TIMEOUT", true),
             (Failure::BodyCutShort, 400, "BAD_REQUEST", true),
             (Failure::BodyTooSlow, 408, "REQUEST_TIMEOUT", true),

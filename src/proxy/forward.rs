@@ -1,6 +1,6 @@
 //! One request to the shop and its answer back.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use actix_web::{
     HttpMessage, HttpRequest, HttpResponse,
@@ -34,6 +34,9 @@ use crate::{
 /// How long an unused connection to the shop is kept: less than the 5 s after which many servers close theirs, so that
 /// hardly ever a request meets a closing one.
 const KEPT_IDLE: Duration = Duration::from_secs(4);
+
+/// Header lines of an answer. The client's own limit is 100, which a shop with many cookies passes.
+const MOST_HEADERS: usize = 256;
 
 /// How long a shop may be silent in the middle of an answer.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
@@ -84,7 +87,11 @@ impl Proxy {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(KEPT_IDLE)
             .http1_title_case_headers(true)
-            .build(connector);
+            .http1_max_headers(MOST_HEADERS)
+            // A gateway mends both in answers (RFC 9112, sections 5.1 and 5.2).
+            .http1_allow_spaces_after_header_name_in_responses(true)
+            .http1_allow_obsolete_multiline_headers_in_responses(true)
+            .build(InTime::new(connector, settings.connect));
         Self { settings, client }
     }
 
@@ -114,11 +121,15 @@ impl Proxy {
         };
         let shops = if purchase {
             // A claim holds no longer: whatever the client does, the purchase must have ended by then.
-            timeout(self.settings.whole, call).await.unwrap_or(Err(Failure::TooLate))?
+            timeout(self.settings.whole, call).await.unwrap_or_else(|_| {
+                tracing::warn!("a purchase took too long");
+                Err(Failure::TooLate)
+            })?
         } else {
             call.await?
         };
-        Ok(answer(shops, request.method(), request.version(), LONGEST_SILENCE))
+        let upload = upload.ended(self.settings.whole);
+        Ok(answer(shops, request.method(), request.version(), LONGEST_SILENCE, upload).await)
     }
 
     /// Where the shop gets it: path and query exactly as they came.
@@ -162,14 +173,21 @@ impl Proxy {
                 answered = &mut answer => {
                     return match answered {
                         // Nobody asked for another protocol.
-                        Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => Err(Failure::Broken),
+                        Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                            tracing::warn!("the shop switched to another protocol unasked");
+                            Err(Failure::NoHttp)
+                        }
                         Ok(answer) => Ok(answer),
                         Err(error) => Err(failure_of(&error, upload)),
                     };
                 }
                 () = upload.moved() => {}
                 () = tokio::time::sleep(limit) => {
-                    return Err(if stage == Stage::FromClient { Failure::BodyTooSlow } else { Failure::TooLate });
+                    if stage == Stage::FromClient {
+                        return Err(Failure::BodyTooSlow);
+                    }
+                    tracing::warn!("the shop did not answer in time");
+                    return Err(Failure::TooLate);
                 }
             }
         }
@@ -178,15 +196,21 @@ impl Proxy {
 
 fn failure_of(error: &ClientError, upload: &Upload) -> Failure {
     if error.is_connect() {
-        tracing::warn!(%error, "the shop cannot be reached");
+        tracing::warn!(error = causes(error), "the shop cannot be reached");
         return Failure::Unreachable;
     }
     match upload.stage() {
         Stage::CutShort => Failure::BodyCutShort,
         Stage::TooSlow => Failure::BodyTooSlow,
         Stage::FromClient | Stage::ToShop | Stage::Done => {
-            tracing::warn!(%error, "the shop gave no answer");
-            Failure::Broken
+            let of_http = error.source().and_then(|cause| cause.downcast_ref::<hyper::Error>());
+            if of_http.is_some_and(hyper::Error::is_parse) {
+                tracing::warn!(error = causes(error), "the shop's answer cannot be read");
+                Failure::NoHttp
+            } else {
+                tracing::warn!(error = causes(error), "the shop gave no answer");
+                Failure::Broken
+            }
         }
     }
 }

@@ -5,12 +5,16 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use actix_web::{dev::Payload, error::PayloadError, web::Bytes};
 use futures_util::StreamExt;
 use hyper::body::{Body, Frame, SizeHint};
-use tokio::sync::{Notify, mpsc};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::timeout,
+};
 
 /// Pieces that wait for the shop at a time; a piece is what one read of the socket gave.
 const PIECES_AHEAD: usize = 4;
@@ -115,6 +119,16 @@ impl Upload {
 
     pub(super) fn stage(&self) -> Stage {
         self.stage.get()
+    }
+
+    /// Waits until the body needs nobody any more: the shop may answer first and read on. One that stands still for as long
+    /// as `limit` has ended.
+    pub(super) async fn ended(self: Rc<Self>, limit: Duration) {
+        while matches!(self.stage(), Stage::FromClient | Stage::ToShop) {
+            if timeout(limit, self.moved()).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Waits until a piece has moved.

@@ -12,6 +12,7 @@ mod failover;
 mod fingerprints;
 mod forward_auth;
 mod gateway;
+mod gateway_answers;
 mod identity;
 mod invariants;
 mod layers;
