@@ -28,7 +28,7 @@ pub use rule::{FlagRule, UnreadableRule};
 pub use snapshot::FeatureFlags;
 pub use source::{AUDIT_KEPT, AuditEntry, FlagError, FlagSource};
 
-use crate::domain::{QueueTarget, UserId};
+use crate::domain::{QueueTarget, QueueTargetType, UserId};
 
 /// The one flag there is.
 pub const VIRTUAL_QUEUE_ENABLED: &str = "virtual-queue.enabled";
@@ -40,6 +40,10 @@ pub trait FeatureFlagEvaluator: Send + Sync {
 
     /// For whom the flag is on with this target.
     fn reach(&self, target: QueueTarget) -> Reach;
+
+    /// One target of this kind that the flag is on with, for anybody at all; `None`: there is none. It stands for every
+    /// other: who is in a roll-out does not depend on the target.
+    fn any_of(&self, kind: QueueTargetType) -> Option<QueueTarget>;
 
     /// Whether the rule names this target; such a target is exempt from `queue.max_active_targets`.
     fn names(&self, target: QueueTarget) -> bool;

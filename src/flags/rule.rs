@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{FeatureFlagEvaluator, FlagChange, Reach, VIRTUAL_QUEUE_ENABLED, bucket::bucket, change::Problems};
-use crate::domain::{QueueTarget, UserId};
+use crate::domain::{MAX_ID, QueueTarget, QueueTargetType, UserId};
 
 /// A [`FlagChange`] that is in force, with its version. Its JSON is both what is stored and what the admin API shows:
 /// the change's fields after `version` and `updatedAtMs`.
@@ -105,6 +105,15 @@ impl FeatureFlagEvaluator for FlagRule {
         }
     }
 
+    fn any_of(&self, kind: QueueTargetType) -> Option<QueueTarget> {
+        let target = if self.change.targets.is_empty() {
+            QueueTarget::new(kind, MAX_ID).ok()
+        } else {
+            self.change.targets.iter().find(|target| target.kind() == kind).copied()
+        };
+        target.filter(|target| self.reach(*target) != Reach::Nobody)
+    }
+
     fn names(&self, target: QueueTarget) -> bool {
         self.change.targets.contains(&target)
     }
@@ -153,6 +162,27 @@ mod tests {
             assert_eq!(rule.reach(target(at)), reach, "{body} at {at}");
             assert_eq!(rule.is_enabled(target(at), user(1)), first, "{body} at {at}, user 1");
             assert_eq!(rule.is_enabled(target(at), user(2)), second, "{body} at {at}, user 2");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_is_on_for_anything_of_a_kind_says_for_what() {
+        use QueueTargetType::{LimitedDrop, TicketingEvent};
+        for (body, drop, event) in [
+            (json!({"enabled": true, "reason": "r"}), true, true),
+            (json!({"enabled": false, "reason": "r"}), false, false),
+            (json!({"enabled": true, "targets": ["limited-drop/42"], "reason": "r"}), true, false),
+            (json!({"enabled": true, "targets": ["ticketing-event/7"], "reason": "r"}), false, true),
+            (json!({"enabled": false, "targets": ["limited-drop/42"], "reason": "r"}), false, false),
+            (json!({"enabled": true, "rolloutPercent": 0, "reason": "r"}), false, false),
+            (json!({"enabled": true, "rolloutPercent": 0, "users": ["1"], "reason": "r"}), true, true),
+        ] {
+            let rule = rule(body.clone());
+            for (kind, expected) in [(LimitedDrop, drop), (TicketingEvent, event)] {
+                let found = rule.any_of(kind);
+                assert_eq!(found.is_some(), expected, "{body}: {found:?}");
+                assert!(found.is_none_or(|t| t.kind() == kind && rule.reach(t) != Reach::Nobody), "{body}: {found:?}");
+            }
         }
     }
 

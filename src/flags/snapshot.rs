@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{AuditEntry, FeatureFlagEvaluator, FlagChange, FlagError, FlagRule, FlagSource, Reach};
-use crate::domain::{QueueTarget, UserId};
+use crate::domain::{QueueTarget, QueueTargetType, UserId};
 
 /// With a read limited to 0.5 s, a change is seen within 3 s even when one read in between fails.
 const POLL_EVERY: Duration = Duration::from_secs(1);
@@ -169,6 +169,10 @@ impl FeatureFlagEvaluator for FeatureFlags {
 
     fn reach(&self, target: QueueTarget) -> Reach {
         self.current().reach(target)
+    }
+
+    fn any_of(&self, kind: QueueTargetType) -> Option<QueueTarget> {
+        self.current().any_of(kind)
     }
 
     fn names(&self, target: QueueTarget) -> bool {

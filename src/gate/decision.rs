@@ -3,7 +3,12 @@
 
 use actix_web::http::{Method, Uri, header::HeaderMap};
 
-use super::{middleware::EntryTokenGate, refusal::Refusal, request, routes::RouteMatch};
+use super::{
+    middleware::EntryTokenGate,
+    refusal::Refusal,
+    request,
+    routes::{RouteMatch, Suspect},
+};
 use crate::{
     domain::{PassClaims, QueueTarget, UserId},
     flags::Reach,
@@ -23,9 +28,9 @@ impl EntryTokenGate {
         let user = || request::user_id(&self.identity, headers);
         match self.routes.classify_request(method, uri, headers) {
             RouteMatch::NotGated => Decision::Untouched,
-            RouteMatch::OddSpelling(targets) => self.odd(&targets, user, Refusal::OddPath),
-            RouteMatch::UnknownId(targets) => self.odd(&targets, user, Refusal::UnknownId),
-            RouteMatch::Gated(target) if self.is_closed(target) => Decision::Refused(Refusal::Closed),
+            RouteMatch::OddSpelling(suspects) => self.odd(&suspects, user, Refusal::OddPath),
+            RouteMatch::UnknownId(suspects) => self.odd(&suspects, user, Refusal::UnknownId),
+            RouteMatch::Gated(target) if self.closed.contains(&target.kind()) => Decision::Refused(Refusal::Closed),
             RouteMatch::Gated(target) => match self.flags.reach(target) {
                 Reach::Nobody => Decision::Untouched,
                 Reach::SomePeople | Reach::Everybody => match user() {
@@ -38,23 +43,23 @@ impl EntryTokenGate {
     }
 
     /// Another spelling is refused if there are none of what it might mean, or the flag is on for any of it.
-    fn odd(&self, targets: &[QueueTarget], user: impl Fn() -> Result<UserId, Refusal>, refusal: Refusal) -> Decision {
-        let is_on = |target: &QueueTarget| match self.flags.reach(*target) {
+    fn odd(&self, suspects: &[Suspect], user: impl Fn() -> Result<UserId, Refusal>, refusal: Refusal) -> Decision {
+        let target = |suspect: &Suspect| match suspect {
+            Suspect::Target(target) => Some(*target),
+            Suspect::AnyOf(kind) => self.flags.any_of(*kind),
+        };
+        let is_on = |target: QueueTarget| match self.flags.reach(target) {
             Reach::Nobody => false,
-            Reach::SomePeople => user().map_or(true, |user| self.flags.is_enabled(*target, user)),
+            Reach::SomePeople => user().map_or(true, |user| self.flags.is_enabled(target, user)),
             Reach::Everybody => true,
         };
-        if targets.iter().any(|target| self.is_closed(*target)) {
+        if suspects.iter().any(|suspect| self.closed.contains(&suspect.kind())) {
             Decision::Refused(Refusal::Closed)
-        } else if targets.iter().any(is_on) {
+        } else if suspects.iter().filter_map(target).any(is_on) {
             Decision::Refused(refusal)
         } else {
             Decision::Untouched
         }
-    }
-
-    fn is_closed(&self, target: QueueTarget) -> bool {
-        self.closed.contains(&target.kind())
     }
 
     fn verify(&self, headers: &HeaderMap, target: QueueTarget, user: UserId) -> Decision {

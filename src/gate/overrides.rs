@@ -9,7 +9,7 @@ use actix_web::http::{
 };
 
 use super::{
-    readings::decoded,
+    letters::key,
     routes::{GatedRoutes, RouteMatch},
 };
 use crate::identity::folded;
@@ -20,8 +20,8 @@ const METHOD_HEADERS: [&str; 3] = ["x-http-method-override", "x-method-override"
 /// Headers that name another path: IIS, and the frameworks that followed it.
 const PATH_HEADERS: [&str; 2] = ["x-original-url", "x-rewrite-url"];
 
-/// The parameter that names another method, in a query or in a form.
-const METHOD_PARAMETER: &str = "_method";
+/// Parameters that name another method, in a query or in a form: the frameworks' own, and the headers' names.
+const METHOD_PARAMETERS: [&str; 4] = ["_method", "x_http_method_override", "x_method_override", "x_http_method"];
 
 impl GatedRoutes {
     /// What a request is, under its own method and path and under all others it asks for.
@@ -78,14 +78,18 @@ impl Asked {
                 asked.path(&text());
             }
         }
-        for pair in uri.query().into_iter().flat_map(|query| query.split(['&', ';'])) {
+        asked.query(uri.query().unwrap_or_default());
+        asked
+    }
+
+    /// A method in a query.
+    fn query(&mut self, query: &str) {
+        for pair in query.split(['&', ';']) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let name = decoded(name);
-            if name.trim_matches(|c: char| !c.is_alphanumeric() && c != '_').eq_ignore_ascii_case(METHOD_PARAMETER) {
-                asked.method(&decoded(value));
+            if is_method_parameter(name) {
+                self.method(&key(value.as_bytes()));
             }
         }
-        asked
     }
 
     fn method(&mut self, text: &str) {
@@ -95,23 +99,38 @@ impl Asked {
         }
     }
 
-    /// The path of a URL or of a bare path.
+    /// The path of a URL or of a bare path. Of a URL the host stays: a path may start with one, too, so that
+    /// classifying drops it.
     fn path(&mut self, text: &str) {
         let text = text.trim();
-        let path = match text.split_once("://") {
-            Some((_, rest)) => rest.find('/').map_or("/", |at| &rest[at..]),
-            None => text,
+        let path = match text.find([':', '/', '?', '#', '\\']) {
+            Some(end) if text[end..].starts_with("://") => &text[end + 1..],
+            _ => text,
         };
-        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let (path, query) = path.split_once(['?', '#']).unwrap_or((path, ""));
+        self.query(query);
         self.paths.push(if path.starts_with('/') { path.to_owned() } else { format!("/{path}") });
     }
 }
 
+/// PHP turns what may not stand in its names into `_`, others take a name with `[]` for a list.
+fn is_method_parameter(name: &str) -> bool {
+    let is_as_long = |known: &&str| name.len() >= known.len();
+    if !METHOD_PARAMETERS.iter().any(is_as_long) {
+        return false;
+    }
+    let name = key(name.as_bytes()).replace(|c: char| !c.is_alphanumeric(), "_");
+    METHOD_PARAMETERS.iter().any(|known| name.strip_prefix(known).is_some_and(|rest| rest.bytes().all(|b| b == b'_')))
+}
+
+/// Whether a POST may be a form: it says so, or it says nothing (Rack takes that for one).
 fn is_form(headers: &HeaderMap) -> bool {
-    headers.get_all(CONTENT_TYPE).any(|kind| {
-        let kind = kind.as_bytes().to_ascii_lowercase();
-        kind.starts_with(b"application/x-www-form-urlencoded") || kind.starts_with(b"multipart/")
-    })
+    let mut kinds = headers.get_all(CONTENT_TYPE).map(|kind| kind.as_bytes().trim_ascii()).peekable();
+    kinds.peek().is_none()
+        || kinds.any(|kind| {
+            let kind = String::from_utf8_lossy(kind).to_ascii_lowercase();
+            kind.is_empty() || kind.contains("x-www-form-urlencoded") || kind.contains("multipart/")
+        })
 }
 
 #[cfg(test)]
@@ -121,7 +140,7 @@ mod tests {
     use super::*;
     use crate::{
         domain::{QueueTarget, QueueTargetType},
-        gate::GatedRoute,
+        gate::{GatedRoute, Suspect},
     };
 
     const ORDERS: &str = "/limited-drops/42/orders";
@@ -137,8 +156,12 @@ mod tests {
         routes.classify_request(&Method::from_bytes(method.as_bytes()).unwrap(), &target.parse().unwrap(), &map)
     }
 
-    fn drop(id: u64) -> QueueTarget {
+    fn drop_of(id: u64) -> QueueTarget {
         QueueTarget::new(QueueTargetType::LimitedDrop, id).unwrap()
+    }
+
+    fn suspect(id: u64) -> Suspect {
+        Suspect::Target(drop_of(id))
     }
 
     #[test]
@@ -154,45 +177,91 @@ mod tests {
             &[("X-HTTP-Method", "POST")],
             &[("X_HTTP_Method_Override", "POST")],
         ] {
-            assert_eq!(classify(&routes, "GET", ORDERS, headers), RouteMatch::Gated(drop(42)), "{headers:?}");
+            assert_eq!(classify(&routes, "GET", ORDERS, headers), RouteMatch::Gated(drop_of(42)), "{headers:?}");
         }
-        for query in ["_method=POST", "a=b&_method=post", "_METHOD=post", "%5Fmethod=%50OST", "_method[]=POST"] {
+        for query in [
+            "_method=POST",
+            "a=b&_method=post",
+            "a=b;_method=post",
+            "_METHOD=post",
+            "%5Fmethod=%50OST",
+            "_method[]=POST",
+            ".method=POST",
+            "[method=POST",
+            "%2Emethod=POST",
+            "%20_method=POST",
+            "+_method=POST",
+            "_method%00=POST",
+            "X-HTTP-Method-Override=POST",
+            "x_http_method_override=POST",
+            "X-Method-Override=POST",
+            "X-HTTP-Method=POST",
+        ] {
             let target = format!("{ORDERS}?{query}");
-            assert_eq!(classify(&routes, "GET", &target, &[]), RouteMatch::Gated(drop(42)), "{query}");
+            assert_eq!(classify(&routes, "GET", &target, &[]), RouteMatch::Gated(drop_of(42)), "{query}");
+        }
+        for query in ["method=POST", "a_method=POST", "_methods=POST", "a=_method=POST", "_method", "_method="] {
+            assert_eq!(classify(&routes, "GET", &format!("{ORDERS}?{query}"), &[]), RouteMatch::NotGated, "{query}");
         }
         let get = [("X-HTTP-Method-Override", "GET")];
-        assert_eq!(classify(&routes, "POST", ORDERS, &get), RouteMatch::Gated(drop(42)), "it stays what it was");
+        assert_eq!(classify(&routes, "POST", ORDERS, &get), RouteMatch::Gated(drop_of(42)), "it stays what it was");
     }
 
     #[test]
     fn a_path_asked_for_is_never_the_right_spelling() {
         let routes = GatedRoutes::default();
-        for value in
-            [ORDERS, "limited-drops/42/orders", "http://shop/limited-drops/42/orders?x", "//limited-drops//42/orders"]
-        {
+        for value in [
+            ORDERS,
+            "limited-drops/42/orders",
+            "http://shop/limited-drops/42/orders?x",
+            "//shop/limited-drops/42/orders",
+            "//limited-drops//42/orders",
+            "/limited-drops/42/orders?x=a://b",
+            "/limited-drops/42/orders#a://b",
+            "/limited-drops/42/orders?x=http://a/b",
+            "limited-drops/42/orders?x=a://b",
+            "/limited-drops/42/orders;a://b",
+            "shop://x/limited-drops/42/orders?x=a://b",
+        ] {
             for name in ["X-Original-URL", "X-Rewrite-URL", "X_Original_Url"] {
                 let found = classify(&routes, "POST", "/", &[(name, value)]);
-                assert_eq!(found, RouteMatch::OddSpelling(vec![drop(42)]), "{name}: {value}");
+                assert_eq!(found, RouteMatch::OddSpelling(vec![suspect(42)]), "{name}: {value}");
+                if value.contains('#') {
+                    continue;
+                }
+                let in_it = format!("{value}{}_method=POST", if value.contains('?') { '&' } else { '?' });
+                assert_eq!(classify(&routes, "GET", "/", &[(name, &in_it)]), found, "{name}: {in_it}");
             }
         }
         assert_eq!(classify(&routes, "POST", "/", &[("X-Original-URL", "/cart")]), RouteMatch::NotGated);
         let elsewhere = classify(&routes, "POST", ORDERS, &[("X-Original-URL", "/limited-drops/43/orders")]);
-        assert_eq!(elsewhere, RouteMatch::OddSpelling(vec![drop(42), drop(43)]));
+        assert_eq!(elsewhere, RouteMatch::OddSpelling(vec![suspect(42), suspect(43)]));
     }
 
     #[test]
     fn a_form_may_name_any_method() {
         let routes =
             GatedRoutes::new(vec![GatedRoute::new("PUT", "/drops/{id}", QueueTargetType::LimitedDrop).unwrap()]);
+        let gated = drop_of(42);
         for kind in [
             "application/x-www-form-urlencoded",
             "multipart/form-data; boundary=x",
             "Application/X-WWW-Form-Urlencoded",
         ] {
             let found = classify(&routes, "POST", "/drops/42", &[("Content-Type", kind)]);
-            assert_eq!(found, RouteMatch::Gated(drop(42)), "{kind}");
+            assert_eq!(found, RouteMatch::Gated(gated), "{kind}");
         }
-        let json = [("Content-Type", "application/json")];
-        assert_eq!(classify(&routes, "POST", "/drops/42", &json), RouteMatch::NotGated);
+        for unsaid in
+            [&[][..], &[("Content-Type", "")], &[("Content-Type", "text/plain"), ("Content-Type", "multipart/x")]]
+        {
+            assert_eq!(classify(&routes, "POST", "/drops/42", unsaid), RouteMatch::Gated(gated), "{unsaid:?}");
+        }
+        for kind in ["application/json", "text/plain", "application/octet-stream"] {
+            assert_eq!(
+                classify(&routes, "POST", "/drops/42", &[("Content-Type", kind)]),
+                RouteMatch::NotGated,
+                "{kind}"
+            );
+        }
     }
 }

@@ -4,12 +4,12 @@
 //! plausible reading of its path is a purchase, and only the canonical spelling goes on.
 
 use super::{
-    ids::plausible_ids,
-    readings::{decoded, folded, for_each_reading},
+    letters::key,
+    readings::{TooMany, for_each_reading},
 };
-use crate::domain::{GatedRoute, QueueTarget, RouteSegment, parse_canonical_id};
+use crate::domain::{GatedRoute, QueueTarget, QueueTargetType, RouteSegment, parse_canonical_id};
 
-/// Bytes of the longest path that is read in every way.
+/// Bytes of the longest path that is read in every way: no honest purchase has a longer one.
 const LONGEST_READ: usize = 512;
 
 /// What a request is to the gate.
@@ -19,10 +19,30 @@ pub enum RouteMatch {
     NotGated,
     /// A purchase of this target, in the one canonical spelling.
     Gated(QueueTarget),
-    /// A purchase under some reading, spelled another way; of one of these targets.
-    OddSpelling(Vec<QueueTarget>),
-    /// A purchase under some reading, whose id is not canonical; a shop might read it as one of these.
-    UnknownId(Vec<QueueTarget>),
+    /// A purchase under some reading, spelled another way; of one of these.
+    OddSpelling(Vec<Suspect>),
+    /// A purchase under some reading, whose id is not canonical; of one of these.
+    UnknownId(Vec<Suspect>),
+}
+
+/// What a request may be a purchase of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suspect {
+    /// This target.
+    Target(QueueTarget),
+    /// Nobody knows which of this kind: a shop may read an id that is not canonical as any. It may know digits of
+    /// sixty scripts, other bases, fractions, names.
+    AnyOf(QueueTargetType),
+}
+
+impl Suspect {
+    /// The kind.
+    pub fn kind(self) -> QueueTargetType {
+        match self {
+            Self::Target(target) => target.kind(),
+            Self::AnyOf(kind) => kind,
+        }
+    }
 }
 
 impl RouteMatch {
@@ -32,10 +52,10 @@ impl RouteMatch {
             (Self::NotGated, verdict) | (verdict, Self::NotGated) => verdict,
             (one, other) if one == other => one,
             (one, other) => {
-                let mut targets = one.targets();
-                targets.extend(other.targets());
-                targets.dedup();
-                Self::OddSpelling(targets)
+                let mut suspects = one.suspects();
+                suspects.extend(other.suspects());
+                suspects.dedup();
+                Self::OddSpelling(suspects)
             }
         }
     }
@@ -43,23 +63,23 @@ impl RouteMatch {
     /// The same, where the spelling cannot be right.
     pub(super) fn odd(self) -> Self {
         match self {
-            Self::Gated(target) => Self::OddSpelling(vec![target]),
+            Self::Gated(target) => Self::OddSpelling(vec![Suspect::Target(target)]),
             other => other,
         }
     }
 
-    fn targets(self) -> Vec<QueueTarget> {
+    fn suspects(self) -> Vec<Suspect> {
         match self {
             Self::NotGated => Vec::new(),
-            Self::Gated(target) => vec![target],
-            Self::OddSpelling(targets) | Self::UnknownId(targets) => targets,
+            Self::Gated(target) => vec![Suspect::Target(target)],
+            Self::OddSpelling(suspects) | Self::UnknownId(suspects) => suspects,
         }
     }
 }
 
 impl GatedRoute {
-    /// The id of a path in this route's canonical spelling, the id itself aside.
-    fn canonical_id<'a>(&self, raw_path: &'a str) -> Option<&'a str> {
+    /// The target of a path in this route's canonical spelling.
+    fn canonical_target(&self, raw_path: &str) -> Option<QueueTarget> {
         let mut path = raw_path.strip_prefix('/')?.split('/');
         let mut id = None;
         for segment in self.segments() {
@@ -70,11 +90,11 @@ impl GatedRoute {
                 RouteSegment::Literal(_) => return None,
             }
         }
-        if path.next().is_some() { None } else { id }
+        if path.next().is_some() { None } else { self.target(id?) }
     }
 
     /// The id of a reading that a lenient router would send to this route.
-    fn lenient_id<'a>(&self, reading: &[&'a str]) -> Option<&'a str> {
+    fn lenient_id<'a>(&self, reading: &[&'a [u8]]) -> Option<&'a [u8]> {
         if reading.len() != self.segments().len() {
             return None;
         }
@@ -84,7 +104,7 @@ impl GatedRoute {
                 RouteSegment::Id => id = Some(*there),
                 RouteSegment::Literal(word) => {
                     let is_last = at + 1 == self.segments().len();
-                    if !is_word(word, &folded(there), is_last) {
+                    if !is_word(word, &key(there), is_last) {
                         return None;
                     }
                 }
@@ -93,24 +113,29 @@ impl GatedRoute {
         id
     }
 
-    fn targets(&self, ids: Vec<u64>) -> impl Iterator<Item = QueueTarget> {
-        let kind = self.kind();
-        ids.into_iter().map(move |id| QueueTarget::new(kind, id).expect("plausible ids are in range"))
+    /// A canonical id is nothing but itself, to whomever.
+    fn target(&self, id: &str) -> Option<QueueTarget> {
+        QueueTarget::new(self.kind(), parse_canonical_id(id).ok()?).ok()
     }
 
-    /// Cheap: whether any reading of a path with this folded text can be this route.
-    fn is_conceivable(&self, folded_path: &str) -> bool {
+    /// Cheap: whether any reading of a path with this key can be this route.
+    fn is_conceivable(&self, key: &str) -> bool {
         self.segments().iter().all(|segment| match segment {
-            RouteSegment::Literal(word) => folded_path.contains(word.as_str()),
+            RouteSegment::Literal(word) => key.contains(word.as_str()),
             RouteSegment::Id => true,
         })
     }
 }
 
-/// A trailing dot is lost on some file systems; a format suffix (`orders.json`) is a router's.
+/// Who decodes segments by themselves may still find parameters there. A trailing dot is lost on some file systems; a
+/// format suffix (`orders.json`) is a router's.
 fn is_word(word: &str, there: &str, suffix_allowed: bool) -> bool {
     match there.strip_prefix(word) {
-        Some(rest) => rest.chars().all(|c| c == '.') || (suffix_allowed && rest.starts_with('.')),
+        Some(rest) => {
+            rest.chars().all(|c| c == '.')
+                || rest.starts_with([';', '?', '#'])
+                || (suffix_allowed && rest.starts_with('.'))
+        }
         None => false,
     }
 }
@@ -140,8 +165,7 @@ impl GatedRoutes {
     /// What a request line is: `raw_path` is the path as it came, neither decoded nor normalised, without the query.
     pub fn classify(&self, method: &str, raw_path: &str) -> RouteMatch {
         for route in self.0.iter().filter(|route| route.method() == method) {
-            if let Some(Ok(id)) = route.canonical_id(raw_path).map(parse_canonical_id) {
-                let target = QueueTarget::new(route.kind(), id).expect("a canonical id is in range");
+            if let Some(target) = route.canonical_target(raw_path) {
                 return RouteMatch::Gated(target);
             }
         }
@@ -150,47 +174,43 @@ impl GatedRoutes {
         if routes.is_empty() {
             return RouteMatch::NotGated;
         }
-        let folded_path = folded(&decoded(raw_path));
-        routes.retain(|route| route.is_conceivable(&folded_path));
+        let raw_path = raw_path.as_bytes();
+        let path_key = key(raw_path);
+        routes.retain(|route| route.is_conceivable(&path_key));
         if routes.is_empty() {
-            RouteMatch::NotGated
-        } else if raw_path.len() > LONGEST_READ {
-            too_long_to_read(&routes, &folded_path)
-        } else {
-            read_leniently(&routes, raw_path)
+            return RouteMatch::NotGated;
         }
+        let read = if raw_path.len() > LONGEST_READ { Err(TooMany) } else { read_leniently(&routes, raw_path) };
+        // Reading it in every way would cost more than it is worth.
+        read.unwrap_or_else(|TooMany| {
+            RouteMatch::OddSpelling(routes.iter().map(|route| Suspect::AnyOf(route.kind())).collect())
+        })
     }
 }
 
-fn read_leniently(routes: &[&GatedRoute], raw_path: &str) -> RouteMatch {
-    let mut targets = Vec::new();
+fn read_leniently(routes: &[&GatedRoute], raw_path: &[u8]) -> Result<RouteMatch, TooMany> {
+    let is_of_interest = |text: &[u8]| {
+        let key = key(text);
+        routes.iter().any(|route| route.is_conceivable(&key))
+    };
+    let mut suspects = Vec::new();
     let mut odd_id = false;
-    for_each_reading(raw_path, |reading| {
+    for_each_reading(raw_path, is_of_interest, |reading| {
         for route in routes {
             let Some(id) = route.lenient_id(reading) else { continue };
-            odd_id |= parse_canonical_id(id).is_err();
-            for target in route.targets(plausible_ids(id)) {
-                if !targets.contains(&target) {
-                    targets.push(target);
-                }
+            let target = str::from_utf8(id).ok().and_then(|id| route.target(id));
+            odd_id |= target.is_none();
+            let suspect = target.map_or(Suspect::AnyOf(route.kind()), Suspect::Target);
+            if !suspects.contains(&suspect) {
+                suspects.push(suspect);
             }
         }
-    });
-    match (targets.is_empty(), odd_id) {
+    })?;
+    Ok(match (suspects.is_empty(), odd_id) {
         (true, _) => RouteMatch::NotGated,
-        (false, true) => RouteMatch::UnknownId(targets),
-        (false, false) => RouteMatch::OddSpelling(targets),
-    }
-}
-
-/// No honest purchase has a path this long, and reading it in every way would cost more than it is worth: any number
-/// in it may be the id.
-fn too_long_to_read(routes: &[&GatedRoute], path: &str) -> RouteMatch {
-    let mut numbers: Vec<&str> = path.split(|c: char| !c.is_ascii_digit()).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    let ids: Vec<u64> = numbers.into_iter().flat_map(plausible_ids).collect();
-    RouteMatch::OddSpelling(routes.iter().flat_map(|route| route.targets(ids.clone())).collect())
+        (false, true) => RouteMatch::UnknownId(suspects),
+        (false, false) => RouteMatch::OddSpelling(suspects),
+    })
 }
 
 #[cfg(test)]

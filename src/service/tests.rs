@@ -40,6 +40,9 @@ impl FeatureFlagEvaluator for Switch {
     fn reach(&self, _: QueueTarget) -> Reach {
         if self.0.load(Ordering::SeqCst) { Reach::Everybody } else { Reach::Nobody }
     }
+    fn any_of(&self, kind: QueueTargetType) -> Option<QueueTarget> {
+        self.0.load(Ordering::SeqCst).then(|| QueueTarget::new(kind, 1).unwrap())
+    }
     fn names(&self, _: QueueTarget) -> bool {
         false
     }

@@ -37,6 +37,9 @@ impl FeatureFlagEvaluator for On {
     fn reach(&self, _: QueueTarget) -> Reach {
         Reach::Everybody
     }
+    fn any_of(&self, _: QueueTargetType) -> Option<QueueTarget> {
+        None
+    }
     fn names(&self, _: QueueTarget) -> bool {
         false
     }

@@ -55,6 +55,9 @@ impl FeatureFlagEvaluator for OnFor {
     fn reach(&self, _: QueueTarget) -> Reach {
         if self.0.is_empty() { Reach::Nobody } else { Reach::SomePeople }
     }
+    fn any_of(&self, kind: QueueTargetType) -> Option<QueueTarget> {
+        (!self.0.is_empty()).then(|| target(kind, 1))
+    }
     fn names(&self, _: QueueTarget) -> bool {
         false
     }

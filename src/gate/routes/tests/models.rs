@@ -1,0 +1,375 @@
+//! Models of how servers and frameworks read a path, each written by itself and as plainly as it can be, and none with
+//! the gate's own code: what any of them would sell, the gate must have seen.
+
+use super::*;
+
+/// Characters of a path. Decoded bytes are characters of the same number: what matters here is ASCII.
+type Path = Vec<char>;
+
+fn chars(text: &str) -> Path {
+    text.chars().collect()
+}
+
+fn decode(path: &[char]) -> Path {
+    let mut out = Vec::new();
+    let mut at = 0;
+    while at < path.len() {
+        let escape =
+            (path[at] == '%' && at + 2 < path.len()).then(|| (path[at + 1].to_digit(16), path[at + 2].to_digit(16)));
+        if let Some((Some(high), Some(low))) = escape {
+            out.push(char::from((high * 16 + low) as u8));
+            at += 3;
+        } else {
+            out.push(path[at]);
+            at += 1;
+        }
+    }
+    out
+}
+
+fn segments(path: &[char]) -> Vec<Path> {
+    path.split(|c| *c == '/').map(<[char]>::to_vec).collect()
+}
+
+fn join(segments: &[Path]) -> Path {
+    segments.join(&'/')
+}
+
+/// As Node's `path.normalize`, Go's `path.Clean`: slashes merged, dots resolved.
+fn clean(path: &[char]) -> Path {
+    let mut kept: Vec<Path> = Vec::new();
+    for segment in segments(path) {
+        match segment.iter().collect::<String>().as_str() {
+            "" | "." => {}
+            ".." => drop(kept.pop()),
+            _ => kept.push(segment),
+        }
+    }
+    [vec!['/'], join(&kept)].concat()
+}
+
+/// RFC 3986, 5.2.4: an empty segment is one to go up from.
+fn remove_dot_segments(path: &[char], is_dot: impl Fn(&str) -> usize) -> Path {
+    let mut kept: Vec<Path> = Vec::new();
+    for segment in segments(path).into_iter().skip(1) {
+        match is_dot(&segment.iter().collect::<String>()) {
+            1 => {}
+            2 => drop(kept.pop()),
+            _ => kept.push(segment),
+        }
+    }
+    [vec!['/'], join(&kept)].concat()
+}
+
+fn rfc_dots(path: &[char]) -> Path {
+    remove_dot_segments(path, |segment| {
+        if segment == "." {
+            1
+        } else if segment == ".." {
+            2
+        } else {
+            0
+        }
+    })
+}
+
+/// `new URL(path, "http://h").pathname`.
+fn whatwg(path: &[char]) -> Path {
+    let path: Path = path.iter().copied().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
+    let path: Path = path
+        .split(|c| matches!(c, '?' | '#'))
+        .next()
+        .unwrap()
+        .iter()
+        .map(|c| if *c == '\\' { '/' } else { *c })
+        .collect();
+    let slashes = path.iter().take_while(|c| **c == '/').count();
+    let path = if slashes >= 2 {
+        let host = &path[slashes..];
+        host.iter().position(|c| *c == '/').map_or(vec!['/'], |at| host[at..].to_vec())
+    } else {
+        path
+    };
+    remove_dot_segments(&path, |segment| match segment.to_ascii_lowercase().as_str() {
+        "." | "%2e" => 1,
+        ".." | ".%2e" | "%2e." | "%2e%2e" => 2,
+        _ => 0,
+    })
+}
+
+/// Python's `urlsplit(path).path`, PHP's `parse_url`, `java.net.URI`.
+fn reference(path: &[char]) -> Path {
+    let path = path.split(|c| matches!(c, '?' | '#')).next().unwrap();
+    match path {
+        ['/', '/', host @ ..] => host.iter().position(|c| *c == '/').map_or(Vec::new(), |at| host[at..].to_vec()),
+        path => path.to_vec(),
+    }
+}
+
+fn merge(path: &[char]) -> Path {
+    let mut path = path.to_vec();
+    path.dedup_by(|c, before| *c == '/' && *before == '/');
+    path
+}
+
+fn cut_parameters(path: &[char]) -> Path {
+    join(&segments(path).iter().map(|s| s.split(|c| *c == ';').next().unwrap().to_vec()).collect::<Vec<_>>())
+}
+
+fn cut_at(path: &[char], ends: &[char]) -> Path {
+    path.split(|c| ends.contains(c)).next().unwrap().to_vec()
+}
+
+fn backslashes(path: &[char]) -> Path {
+    path.iter().map(|c| if *c == '\\' { '/' } else { *c }).collect()
+}
+
+/// As Windows loses what names end with.
+fn windows_names(path: &[char]) -> Path {
+    let name = |segment: &Path| match segment.iter().collect::<String>().as_str() {
+        name @ ("." | "..") => chars(name),
+        name => chars(name.trim_end_matches(['.', ' '])),
+    };
+    join(&segments(path).iter().map(name).collect::<Vec<_>>())
+}
+
+/// Each segment by itself: a slash that was escaped stays so.
+fn decode_segments(path: &[char]) -> Path {
+    let decoded = |segment: &Path| chars(&decode(segment).iter().collect::<String>().replace('/', "%2F"));
+    join(&segments(path).iter().map(decoded).collect::<Vec<_>>())
+}
+
+/// What PHP hands a front controller as `PATH_INFO`.
+fn path_info(path: &[char]) -> Path {
+    let text: String = path.iter().collect();
+    match text.to_ascii_lowercase().find(".php/") {
+        Some(at) => chars(&text[at + 4..]),
+        None => path.to_vec(),
+    }
+}
+
+type Step = fn(&[char]) -> Path;
+
+/// What a server does, in no order.
+const STEPS: [(&str, Step); 16] = [
+    ("decode", decode),
+    ("decode segments", decode_segments),
+    ("clean", clean),
+    ("rfc dots", rfc_dots),
+    ("whatwg", whatwg),
+    ("reference", reference),
+    ("merge", merge),
+    ("parameters", cut_parameters),
+    ("cut ;", |path| cut_at(path, &[';'])),
+    ("cut ?", |path| cut_at(path, &['?'])),
+    ("cut #", |path| cut_at(path, &['#'])),
+    ("cut NUL", |path| cut_at(path, &['\0'])),
+    ("cut line", |path| cut_at(path, &['\r', '\n'])),
+    ("backslashes", backslashes),
+    ("windows", windows_names),
+    ("path info", path_info),
+];
+
+/// Servers there are, by the steps they take, as far as their documentation and sources tell.
+const SERVERS: [(&str, &[Step]); 27] = [
+    ("Express: the path as it came, each parameter decoded", &[decode_segments]),
+    ("Node: new URL", &[whatwg]),
+    ("Node: new URL, decoded", &[whatwg, decode]),
+    ("Node: new URL, each segment decoded", &[whatwg, decode_segments]),
+    ("Node: decoded, new URL", &[decode, whatwg]),
+    ("Node: path.normalize, decoded", &[clean, decode]),
+    ("Node: decoded, path.normalize", &[decode, clean]),
+    ("Django, Flask: decoded", &[decode]),
+    ("Flask: decoded, merged", &[decode, merge]),
+    ("Python: urlsplit, unquote", &[reference, decode]),
+    ("Python: unquote, urlsplit, normpath", &[decode, reference, clean]),
+    ("PHP: parse_url, rawurldecode", &[reference, decode]),
+    ("PHP: a front controller", &[decode, merge, path_info]),
+    ("Apache: decoded, dots, merged", &[decode, rfc_dots, merge]),
+    ("Apache: AllowEncodedSlashes NoDecode", &[decode_segments, clean]),
+    ("nginx: decoded, dots, merged", &[decode, clean]),
+    ("Go: ServeMux", &[decode, clean]),
+    ("Spring: PathPattern", &[cut_parameters, decode_segments]),
+    ("Spring: AntPathMatcher", &[cut_parameters, decode, merge]),
+    ("Tomcat", &[cut_parameters, decode, backslashes, clean]),
+    ("Tomcat, the other way round", &[decode, cut_parameters, clean]),
+    ("Jetty: dots first", &[cut_parameters, rfc_dots, decode]),
+    ("Jetty, old: cut at the first ;", &[|path| cut_at(path, &[';']), decode, clean]),
+    ("IIS", &[decode, backslashes, clean, windows_names]),
+    ("twice decoded behind a proxy", &[decode, clean, decode, clean]),
+    ("a proxy with dots first, then decoded twice", &[clean, decode, decode]),
+    ("C: up to NUL", &[decode, |path| cut_at(path, &['\0']), clean]),
+];
+
+/// Whether a server that has come to this sells drop 42.
+fn sells(path: &[char]) -> bool {
+    let text = path.iter().collect::<String>().to_ascii_lowercase();
+    let parts: Vec<&str> = text.trim_matches('/').split('/').filter(|part| !part.is_empty()).collect();
+    let [word, id, last] = parts[..] else { return false };
+    let last = last.split_once('.').map_or(last, |(last, _)| last);
+    // As C's `atoi` and JavaScript's `parseInt` read it, to the first character that is no digit.
+    let id: String = id.trim_start_matches(['+', '0', ' ']).chars().take_while(char::is_ascii_digit).collect();
+    word == "limited-drops" && id == "42" && last.trim_end() == "orders"
+}
+
+fn assert_seen(path: &str, by: &str) -> Result<(), proptest::test_runner::TestCaseError> {
+    let seen = classify(path);
+    proptest::prop_assert!(is_guarded(&seen, drop_of(42)), "{by} sells at {path}: {seen:?}");
+    Ok(())
+}
+
+/// Pieces that paths of disguised purchases are made of.
+fn disguised() -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::{prelude::*, sample::select};
+    let front = select(vec![
+        "",
+        "",
+        "",
+        "/x/..",
+        "/a%2Fb/..",
+        "/a%5Cb/..",
+        "//h",
+        "/\\h",
+        "///h",
+        "/;a",
+        "/a;%2Fb/..",
+        "/.",
+        "/%2e",
+        "/..",
+        "/a/%2e%2e",
+        "/a%2Fb/%2E.",
+        "/%2F",
+        "/%2Fh",
+        "/index.php",
+        "/a/..;x",
+        "/a%2Fb/..%3B",
+        "/...",
+        "/%252F",
+        "/.//h",
+    ]);
+    let between = || {
+        select(vec![
+            "/",
+            "/",
+            "/",
+            "/",
+            "//",
+            "/./",
+            "/x/../",
+            "\\",
+            "%2F",
+            "%252F",
+            "/;a/",
+            "%5C",
+            "/x/%2e%2e/",
+            "/a%2Fb/../",
+            ";%2Fx/",
+            ";/",
+            "/..;/",
+            "/%2e/",
+            "/a%2Fb/%2e%2e/",
+            "/a;b%2Fc/../",
+            "/.%00/",
+            "/%2e%2e%2f",
+            "/a%5Cb/../",
+            "/../",
+            "/x//../",
+            "//../",
+            "/%2e%2e/../",
+            "/b%c0%afc/../",
+            "%2Fb;c/../",
+            "/x%23/..%2F",
+        ])
+    };
+    let word = select(vec![
+        "limited-drops",
+        "limited-drops",
+        "Limited-Drops",
+        "limited%2Ddrops",
+        "limited%252Ddrops",
+        "%6Cimited-drops",
+        "limited-drops;a",
+        "limited-drops%3Ba",
+        "limited-drops.",
+        "limited-drops%2Fx%2F..",
+        "limited-drops%20",
+    ]);
+    let id = select(vec![
+        "42", "42", "42", "%34%32", "042", "42;x", "42%2Fx", "42%3Bx", "%2542", "+42", "42%3F", "42%23", "42%5C", "42.",
+    ]);
+    let last = select(vec![
+        "orders",
+        "orders",
+        "ORDERS",
+        "order%73",
+        "orders;a",
+        "orders%3Ba%2Fb",
+        "orders;%2F",
+        "orders.json",
+        "orders%3Fx",
+        "orders%23",
+        "orders%00",
+        "orders%2F",
+        "orders.",
+        "orders%2e",
+        "orders/",
+        "orders%252F",
+        "orders/.",
+        "orders/x/..",
+        "orders;/x",
+        "orders%3B/x",
+        "orders/..;/orders",
+        "orders//",
+        "orders%0A/x",
+        "orders%0d%0ax",
+        "orders%3F/..",
+    ]);
+    (front, between(), word, between(), id, between(), last).prop_map(|(front, a, word, b, id, c, last)| {
+        let path = format!("{front}{a}{word}{b}{id}{c}{last}");
+        if path.starts_with(['/', '\\']) { path } else { format!("/{path}") }
+    })
+}
+
+#[test]
+fn the_models_sell_under_disguise_what_they_are_known_to() {
+    for (server, path) in [
+        (1, "//x/limited-drops/42/orders"),
+        (1, "/a%2Fb/%2e%2e/limited-drops/42/orders"),
+        (5, "/a%2Fb/../limited%2Ddrops/42/orders"),
+        (12, "/index.php/limited-drops/42/orders"),
+        (14, "/a%2Fb/../limited-drops/42/orders"),
+        (17, "/limited%2Ddrops;%2Fx/42/orders"),
+        (22, "/limited-drops/42/orders;/x"),
+    ] {
+        let (name, steps) = SERVERS[server];
+        assert!(sells(&steps.iter().fold(chars(path), |path, step| step(&path))), "{name}: {path}");
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(500))]
+
+    /// What some server there is would sell is seen.
+    #[test]
+    fn whatever_a_server_sells_the_gate_has_seen(path in disguised()) {
+        for (name, steps) in SERVERS {
+            if sells(&steps.iter().fold(chars(&path), |path, step| step(&path))) {
+                assert_seen(&path, name)?;
+            }
+        }
+    }
+
+    /// And what one would that does the same things in another order, or twice.
+    #[test]
+    fn whatever_any_chain_of_servers_sells_the_gate_has_seen(
+        path in disguised(),
+        chains in proptest::collection::vec(proptest::collection::vec(0..STEPS.len(), 1..6), 40),
+    ) {
+        for chain in chains {
+            if sells(&chain.iter().fold(chars(&path), |path, step| STEPS[*step].1(&path))) {
+                let names: Vec<&str> = chain.iter().map(|step| STEPS[*step].0).collect();
+                assert_seen(&path, &names.join(", "))?;
+            }
+        }
+    }
+}
