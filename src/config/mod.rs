@@ -153,6 +153,7 @@ impl Config {
                  `openssl rand -base64 48`",
             );
         }
+        self.gate.validate_places(self.server.management_port.is_some(), problems);
         if self.gate.settle_token.is_some() && !self.token.single_use {
             problems.add("gate.settle_token", "has no use without token.single_use: there would be nothing to settle");
         }

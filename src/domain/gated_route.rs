@@ -70,6 +70,22 @@ impl GatedRoute {
         self.kind
     }
 
+    /// Whether one request can be a purchase of two targets, one by each route: `/a/{id}/5` and `/a/7/{id}` both take
+    /// `/a/7/5`. Where one has an id the other may have a word that no id is.
+    pub fn clashes_with(&self, other: &Self) -> bool {
+        let is_number = |word: &String| word.bytes().all(|byte| byte.is_ascii_digit());
+        let one_path = self.segments.len() == other.segments.len()
+            && self.segments.iter().zip(&other.segments).all(|pair| match pair {
+                (RouteSegment::Id, RouteSegment::Id) => true,
+                (RouteSegment::Id, RouteSegment::Literal(word)) | (RouteSegment::Literal(word), RouteSegment::Id) => {
+                    is_number(word)
+                }
+                (RouteSegment::Literal(one), RouteSegment::Literal(other)) => one == other,
+            });
+        let one_target = self.segments == other.segments && self.kind == other.kind;
+        self.method == other.method && one_path && !one_target
+    }
+
     /// Whether both take the same requests: names of parameters make no difference.
     pub fn is_same_place(&self, other: &Self) -> bool {
         self.method == other.method && self.segments == other.segments

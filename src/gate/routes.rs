@@ -153,7 +153,16 @@ impl Default for GatedRoutes {
 
 impl GatedRoutes {
     /// Others instead of the PRD's two.
+    ///
+    /// # Panics
+    /// If a request can be a purchase of two targets by two of them ([`GatedRoute::clashes_with`]).
     pub fn new(routes: Vec<GatedRoute>) -> Self {
+        for (at, route) in routes.iter().enumerate() {
+            if let Some(other) = routes[..at].iter().find(|other| other.clashes_with(route)) {
+                let (other, route) = (other.pattern(), route.pattern());
+                panic!("{other} and {route} can be one path with two targets: a mistake of who configured them");
+            }
+        }
         Self(routes)
     }
 

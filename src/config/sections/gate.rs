@@ -5,7 +5,7 @@ use crate::{
         error::Problems,
         layers::{Mistake, SectionReader},
     },
-    domain::{GatedRoute, QueueTargetType},
+    domain::{GatedRoute, QueueTargetType, RouteSegment},
 };
 
 /// The fewest bytes the settle token may have.
@@ -27,12 +27,33 @@ pub struct GateConfig {
 }
 
 impl GateConfig {
+    /// What our own paths start with, whatever is configured; no route's word can be `openapi.json`.
+    pub const OURS: [&str; 2] = ["virtual-queues", "gate"];
+
+    /// And what those of the management port do, where there is none.
+    pub const MANAGED: [&str; 3] = ["metrics", "health", "admin"];
+
     pub(in crate::config) fn read(section: &mut SectionReader<'_>) -> Self {
         Self {
             routes: section.tables("routes", read_route, |route| {
                 format!("{} {} {}", route.method(), route.pattern(), route.kind().slug())
             }),
             settle_token: section.optional("settle_token"),
+        }
+    }
+
+    /// No purchase is ever asked of the shop at a path that is ours. `managed_elsewhere`: with a management port its
+    /// paths are the shop's.
+    pub(in crate::config) fn validate_places(&self, managed_elsewhere: bool, problems: &mut Problems) {
+        let managed: &[&str] = if managed_elsewhere { &[] } else { &Self::MANAGED };
+        let is_ours = |word: &String| Self::OURS.iter().chain(managed).any(|ours| ours == word);
+        for (at, route) in self.routes.iter().enumerate() {
+            if let Some(RouteSegment::Literal(word)) = route.segments().first()
+                && is_ours(word)
+            {
+                let what = format!("must not be under /{word}, which is a path of our own: the shop never sees it");
+                problems.add(&format!("gate.routes[{at}].path"), what);
+            }
         }
     }
 
@@ -43,6 +64,15 @@ impl GateConfig {
         for (at, route) in self.routes.iter().enumerate() {
             if let Some(first) = self.routes[..at].iter().position(|other| other.is_same_place(route)) {
                 problems.add(&format!("gate.routes[{at}].path"), format!("is the same place as gate.routes[{first}]"));
+            } else if let Some(first) = self.routes[..at].iter().position(|other| other.clashes_with(route)) {
+                problems.add(
+                    &format!("gate.routes[{at}].path"),
+                    format!(
+                        "can be the same path as gate.routes[{first}], {}, with another target: nobody could say which \
+                         is bought",
+                        self.routes[first].pattern()
+                    ),
+                );
             }
         }
         let Some(token) = self.settle_token.as_ref().map(ExposeSecret::expose_secret) else { return };

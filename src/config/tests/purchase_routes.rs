@@ -36,6 +36,15 @@ fn a_mistake_in_a_purchase_route_is_named_with_its_place_and_key() {
         (route(post, path, "'concert'"), "gate.routes[1].target: must be \"limited-drop\" or \"ticketing-event\", not"),
         (route(post, "'/b'", drop), "gate.routes[1].path: a purchase route is written like"),
         (route(post, "'/a/{other}'", drop), "gate.routes[1].path: is the same place as gate.routes[0]"),
+        (route(post, "'/a/{id}'", "'ticketing-event'"), "gate.routes[1].path: is the same place as gate.routes[0]"),
+        (
+            route(post, "'/virtual-queues/{id}/x'", drop),
+            "gate.routes[1].path: must not be under /virtual-queues, which is a path of our own",
+        ),
+        (route(post, "'/gate/{id}'", drop), "gate.routes[1].path: must not be under /gate"),
+        (route(post, "'/admin/{id}'", drop), "gate.routes[1].path: must not be under /admin"),
+        (route(post, "'/health/{id}'", drop), "gate.routes[1].path: must not be under /health"),
+        (route(post, "'/metrics/{id}'", drop), "gate.routes[1].path: must not be under /metrics"),
         (format!("[{good}, {{ method = 'POST', path = '/b/{{id}}' }}]"), "gate.routes[1].target: must be set"),
         (
             format!("[{good}, {{ method = 'POST', paths = 1 }}]"),
@@ -52,4 +61,30 @@ fn a_mistake_in_a_purchase_route_is_named_with_its_place_and_key() {
     }
     let errors = load("", &[("VQ_GATE__ROUTES", &route(post, "'/a/{id}'", drop))]).expect_err("twice the same place");
     assert_eq!(errors.problems()[0].origin, Some(Origin::Variable("VQ_GATE__ROUTES".to_owned())));
+}
+
+#[test]
+fn two_purchase_routes_that_can_be_one_path_with_two_targets_are_a_mistake() {
+    let routes = |second: &str| {
+        format!(
+            "[{{ method = 'POST', path = '/a/{{id}}/5', target = 'limited-drop' }}, {{ method = 'POST', path = '{second}', \
+             target = 'limited-drop' }}]"
+        )
+    };
+    let found = mistakes("", &[("VQ_GATE__ROUTES", &routes("/a/7/{id}"))]);
+    assert!(
+        found.len() == 1
+            && found[0]
+                .starts_with("gate.routes[1].path: can be the same path as gate.routes[0], /a/{id}/5, with another"),
+        "{found:?}"
+    );
+    assert!(load("", &[("VQ_GATE__ROUTES", &routes("/a/seven/{id}"))]).is_ok());
+}
+
+#[test]
+fn with_a_management_port_its_paths_are_the_shops() {
+    let route = "[{ method = 'POST', path = '/admin/{id}', target = 'limited-drop' }]";
+    assert!(load("", &[("VQ_GATE__ROUTES", route), ("VQ_SERVER__MANAGEMENT_PORT", "9090")]).is_ok());
+    let ours = "[{ method = 'POST', path = '/gate/{id}', target = 'limited-drop' }]";
+    assert_eq!(mistakes("", &[("VQ_GATE__ROUTES", ours), ("VQ_SERVER__MANAGEMENT_PORT", "9090")]).len(), 1);
 }

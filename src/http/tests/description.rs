@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::config::GateConfig;
 
 fn description() -> Value {
     serde_json::from_str(&openapi_json()).unwrap()
@@ -27,6 +28,17 @@ fn every_route_is_described_and_nothing_else() {
         .filter(|(method, _)| method != "HEAD")
         .collect();
     assert_eq!(described(), registered);
+}
+
+#[test]
+fn no_purchase_route_can_be_configured_where_a_route_of_ours_is() {
+    let ours: Vec<&str> = GateConfig::OURS.into_iter().chain(GateConfig::MANAGED).collect();
+    let of_the_shop = ["limited-drops", "events"];
+    for template in routes::ALL {
+        let first = template.path.split('/').nth(1).unwrap();
+        let is_known = ours.contains(&first) || of_the_shop.contains(&first) || first == "openapi.json";
+        assert!(is_known, "{}: GateConfig::OURS or MANAGED lacks it", template.path);
+    }
 }
 
 #[actix_web::test]

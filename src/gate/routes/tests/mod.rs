@@ -129,6 +129,30 @@ fn other_routes_can_be_gated_instead() {
 }
 
 #[test]
+fn two_routes_must_not_make_two_purchases_of_one_request() {
+    use QueueTargetType::{LimitedDrop, TicketingEvent};
+    let route = |(method, pattern, kind)| GatedRoute::new(method, pattern, kind).unwrap();
+    let one = ("POST", "/a/{id}/5", LimitedDrop);
+    for (other, clash) in [
+        (("POST", "/a/7/{id}", LimitedDrop), true),
+        (("POST", "/a/07/{id}", LimitedDrop), true),
+        (("POST", "/a/{other}/5", TicketingEvent), true),
+        (("POST", "/a/{other}/5", LimitedDrop), false),
+        (("PUT", "/a/7/{id}", LimitedDrop), false),
+        (("POST", "/a/b/{id}", LimitedDrop), false),
+        (("POST", "/b/7/{id}", LimitedDrop), false),
+        (("POST", "/a/{id}/6", LimitedDrop), false),
+        (("POST", "/a/7/{id}/5", LimitedDrop), false),
+    ] {
+        let (one, other) = (route(one), route(other));
+        assert_eq!(one.clashes_with(&other), clash, "{other:?}");
+        assert_eq!(other.clashes_with(&one), clash, "{other:?}");
+        let built = std::panic::catch_unwind(|| GatedRoutes::new(vec![one.clone(), other.clone()]));
+        assert_eq!(built.is_err(), clash, "{other:?}");
+    }
+}
+
+#[test]
 fn a_pattern_has_words_and_one_parameter_each_in_its_right_spelling() {
     for good in ["/x/{id}", "/x/{sale_id}/y", "/api/v2/sales/{id}/claim"] {
         assert!(GatedRoute::new("POST", good, QueueTargetType::LimitedDrop).is_ok(), "{good}");

@@ -1,0 +1,168 @@
+//! What servers do to a path, each step written by itself and as plainly as it can be, none with the gate's own code.
+
+/// Characters of a path. Decoded bytes are characters of the same number: what matters here is ASCII.
+pub(super) type Path = Vec<char>;
+
+pub(super) fn chars(text: &str) -> Path {
+    text.chars().collect()
+}
+
+pub(super) fn decode(path: &[char]) -> Path {
+    let mut out = Vec::new();
+    let mut at = 0;
+    while at < path.len() {
+        let escape =
+            (path[at] == '%' && at + 2 < path.len()).then(|| (path[at + 1].to_digit(16), path[at + 2].to_digit(16)));
+        if let Some((Some(high), Some(low))) = escape {
+            out.push(char::from((high * 16 + low) as u8));
+            at += 3;
+        } else {
+            out.push(path[at]);
+            at += 1;
+        }
+    }
+    out
+}
+
+pub(super) fn segments(path: &[char]) -> Vec<Path> {
+    path.split(|c| *c == '/').map(<[char]>::to_vec).collect()
+}
+
+pub(super) fn join(segments: &[Path]) -> Path {
+    segments.join(&'/')
+}
+
+/// As Node's `path.normalize`, Go's `path.Clean`: slashes merged, dots resolved.
+pub(super) fn clean(path: &[char]) -> Path {
+    let mut kept: Vec<Path> = Vec::new();
+    for segment in segments(path) {
+        match segment.iter().collect::<String>().as_str() {
+            "" | "." => {}
+            ".." => drop(kept.pop()),
+            _ => kept.push(segment),
+        }
+    }
+    [vec!['/'], join(&kept)].concat()
+}
+
+/// RFC 3986, 5.2.4: an empty segment is one to go up from.
+pub(super) fn remove_dot_segments(path: &[char], is_dot: impl Fn(&str) -> usize) -> Path {
+    let mut kept: Vec<Path> = Vec::new();
+    for segment in segments(path).into_iter().skip(1) {
+        match is_dot(&segment.iter().collect::<String>()) {
+            1 => {}
+            2 => drop(kept.pop()),
+            _ => kept.push(segment),
+        }
+    }
+    [vec!['/'], join(&kept)].concat()
+}
+
+pub(super) fn rfc_dots(path: &[char]) -> Path {
+    remove_dot_segments(path, |segment| {
+        if segment == "." {
+            1
+        } else if segment == ".." {
+            2
+        } else {
+            0
+        }
+    })
+}
+
+/// `new URL(path, "http://h").pathname`.
+pub(super) fn whatwg(path: &[char]) -> Path {
+    let path: Path = path.iter().copied().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
+    let path: Path = path
+        .split(|c| matches!(c, '?' | '#'))
+        .next()
+        .unwrap()
+        .iter()
+        .map(|c| if *c == '\\' { '/' } else { *c })
+        .collect();
+    let slashes = path.iter().take_while(|c| **c == '/').count();
+    let path = if slashes >= 2 {
+        let host = &path[slashes..];
+        host.iter().position(|c| *c == '/').map_or(vec!['/'], |at| host[at..].to_vec())
+    } else {
+        path
+    };
+    remove_dot_segments(&path, |segment| match segment.to_ascii_lowercase().as_str() {
+        "." | "%2e" => 1,
+        ".." | ".%2e" | "%2e." | "%2e%2e" => 2,
+        _ => 0,
+    })
+}
+
+/// Python's `urlsplit(path).path`, PHP's `parse_url`, `java.net.URI`.
+pub(super) fn reference(path: &[char]) -> Path {
+    let path = path.split(|c| matches!(c, '?' | '#')).next().unwrap();
+    match path {
+        ['/', '/', host @ ..] => host.iter().position(|c| *c == '/').map_or(Vec::new(), |at| host[at..].to_vec()),
+        path => path.to_vec(),
+    }
+}
+
+pub(super) fn merge(path: &[char]) -> Path {
+    let mut path = path.to_vec();
+    path.dedup_by(|c, before| *c == '/' && *before == '/');
+    path
+}
+
+pub(super) fn cut_parameters(path: &[char]) -> Path {
+    join(&segments(path).iter().map(|s| s.split(|c| *c == ';').next().unwrap().to_vec()).collect::<Vec<_>>())
+}
+
+pub(super) fn cut_at(path: &[char], ends: &[char]) -> Path {
+    path.split(|c| ends.contains(c)).next().unwrap().to_vec()
+}
+
+pub(super) fn backslashes(path: &[char]) -> Path {
+    path.iter().map(|c| if *c == '\\' { '/' } else { *c }).collect()
+}
+
+/// As Windows loses what names end with.
+pub(super) fn windows_names(path: &[char]) -> Path {
+    let name = |segment: &Path| match segment.iter().collect::<String>().as_str() {
+        name @ ("." | "..") => chars(name),
+        name => chars(name.trim_end_matches(['.', ' '])),
+    };
+    join(&segments(path).iter().map(name).collect::<Vec<_>>())
+}
+
+/// Each segment by itself: a slash that was escaped stays so.
+pub(super) fn decode_segments(path: &[char]) -> Path {
+    let decoded = |segment: &Path| chars(&decode(segment).iter().collect::<String>().replace('/', "%2F"));
+    join(&segments(path).iter().map(decoded).collect::<Vec<_>>())
+}
+
+/// What PHP hands a front controller as `PATH_INFO`.
+pub(super) fn path_info(path: &[char]) -> Path {
+    let text: String = path.iter().collect();
+    match text.to_ascii_lowercase().find(".php/") {
+        Some(at) => chars(&text[at + 4..]),
+        None => path.to_vec(),
+    }
+}
+
+pub(super) type Step = fn(&[char]) -> Path;
+
+/// What a server does, in no order.
+pub(super) const STEPS: [(&str, Step); 16] = [
+    ("decode", decode),
+    ("decode segments", decode_segments),
+    ("clean", clean),
+    ("rfc dots", rfc_dots),
+    ("whatwg", whatwg),
+    ("reference", reference),
+    ("merge", merge),
+    ("parameters", cut_parameters),
+    ("cut ;", |path| cut_at(path, &[';'])),
+    ("cut ?", |path| cut_at(path, &['?'])),
+    ("cut #", |path| cut_at(path, &['#'])),
+    ("cut NUL", |path| cut_at(path, &['\0'])),
+    ("cut line", |path| cut_at(path, &['\r', '\n'])),
+    ("backslashes", backslashes),
+    ("windows", windows_names),
+    ("path info", path_info),
+];
