@@ -1,8 +1,14 @@
 //! A clever buyer before the gateway: whatever the bytes on the wire, the shop sells to people with a pass alone. And
 //! what only looks odd passes.
 
+mod harmless;
+mod spellings;
+
 use std::time::Duration;
 
+use serde_json::json;
+
+use self::{harmless::HARMLESS, spellings::SPELLINGS};
 use crate::{
     gateway::{gateway, pass},
     upstream::{Got, Raw, Upstream},
@@ -39,86 +45,15 @@ fn framed(rest: &str) -> String {
 fn hostile() -> Vec<String> {
     let mut all = Vec::new();
     // Spellings of the path.
-    for target in [
-        "/limited-drops/42/orders",
-        "/limited-drops/42/orders/",
-        "/limited-drops/42/orders//",
-        "//limited-drops/42/orders",
-        "/limited-drops//42/orders",
-        "/limited-drops/42//orders",
-        "/./limited-drops/42/orders",
-        "/limited-drops/./42/orders",
-        "/limited-drops/42/./orders",
-        "/limited-drops/42/orders/.",
-        "/x/../limited-drops/42/orders",
-        "/limited-drops/x/../42/orders",
-        "/limited-drops/42/x/../orders",
-        "/limited-drops/42/orders/x/..",
-        "/../limited-drops/42/orders",
-        "/limited-drops/42/%6frders",
-        "/%6cimited-drops/42/orders",
-        "/limited%2Ddrops/42/orders",
-        "/limited-drops/%34%32/orders",
-        "/limited-drops%2F42%2Forders",
-        "/limited-drops%2f42/orders",
-        "/limited-drops/42%2Forders",
-        "/limited-drops%252F42%252Forders",
-        "/limited-drops/42/%256frders",
-        "/limited-drops/42/orders%2F",
-        "/limited-drops/42/orders%00",
-        "/limited-drops/42/orders%00.jpg",
-        "/limited-drops/42/orders%20",
-        "/limited-drops/42/orders%09",
-        "/limited-drops/42/orders%0d%0a",
-        "/limited-drops/42/orders;v=1",
-        "/limited-drops;v=1/42/orders",
-        "/limited-drops/42;jsessionid=x/orders",
-        "/limited-drops/42/orders;",
-        "/limited-drops/42/orders.json",
-        "/limited-drops/42/orders.html",
-        "/limited-drops/42/orders.",
-        "/Limited-Drops/42/Orders",
-        "/LIMITED-DROPS/42/ORDERS",
-        "/limited-drops/042/orders",
-        "/limited-drops/+42/orders",
-        "/limited-drops/42.0/orders",
-        "/limited-drops/0x2a/orders",
-        "/limited-drops/%2042/orders",
-        "/limited-drops/4%32/orders",
-        "/limited-drops\\42\\orders",
-        "/limited-drops%5C42%5Corders",
-        "/x/%2e%2e/limited-drops/42/orders",
-        "/x/%2E./limited-drops/42/orders",
-        "/x/..;/limited-drops/42/orders",
-        "/x/..%2Flimited-drops/42/orders",
-        "/%2e/limited-drops/42/orders",
-        "/limited-drops/42/orders?",
-        "/limited-drops/42/orders?x=/../..",
-        "/limited-drops/42/orders#fragment",
-        "/limited-drops/42/orders%23",
-        "/limited-drops/42/orders%3Fx",
-        "/limited-drops/\u{ff14}\u{ff12}/orders",
-        "/limited-drops/%EF%BC%94%EF%BC%92/orders",
-        "/limited-drops/42/order\u{17f}",
-        // Targets that are no plain path.
-        "http://shop.example/limited-drops/42/orders",
-        "http://SHOP.example/limited-drops/42/orders",
-        "http://shop.example//limited-drops/42/orders",
-        "http://other.example/limited-drops/42/orders",
-        "http://shop.example@other/limited-drops/42/orders",
-        "http://shop.example:81/limited-drops/42/orders",
-        "https://shop.example/limited-drops/42/orders",
-        "ftp://shop.example/limited-drops/42/orders",
-        "limited-drops/42/orders",
-        "shop.example:80/limited-drops/42/orders",
-        "*/limited-drops/42/orders",
-        "?/limited-drops/42/orders",
-        "",
-    ] {
+    for target in SPELLINGS {
         all.push(to(target));
     }
     all.push(to(&format!("/limited-drops/42/orders{}", "/".repeat(100_000))));
     all.push(to(&format!("{}/limited-drops/42/orders", "/x/..".repeat(300))));
+    for id in ["42", "0x2a", "%D9%A4%D9%A2"] {
+        all.push(to(&format!("/limited-drops/{id}/orders;{}", "a".repeat(600))));
+    }
+    all.push(to(&format!("{}/limited-drops/42/orders", "//x".repeat(100))));
     all.push(to(&format!("/limited-drops/42/orders?{}", "x".repeat(100_000))));
 
     // Other methods, and methods in other places.
@@ -144,6 +79,9 @@ fn hostile() -> Vec<String> {
         "GET /limited-drops/42/orders?a=1&%5fmethod=post HTTP/1.1",
         "GET /limited-drops/42/orders/?_method=POST HTTP/1.1",
         "PUT /limited-drops/42/orders?_method=POST HTTP/1.1",
+        "GET /limited-drops/42/orders?.method=POST HTTP/1.1",
+        "GET /limited-drops/42/orders?%20_method=POST HTTP/1.1",
+        "GET /limited-drops/42/orders?X-HTTP-Method-Override=POST HTTP/1.1",
     ] {
         all.push(format!("{line}\r\n{HOST}{USER}{PASS}{BODY}"));
     }
@@ -157,6 +95,9 @@ fn hostile() -> Vec<String> {
     for name in ["X-Original-URL", "X-Rewrite-URL", "x_original_url"] {
         all.push(elsewhere(&format!("{name}: /limited-drops/42/orders\r\n")));
         all.push(elsewhere(&format!("{name}: http://shop/limited-drops/42/orders\r\n")));
+        all.push(elsewhere(&format!("{name}: /limited-drops/42/orders?x=a://b\r\n")));
+        all.push(elsewhere(&format!("{name}: //x/limited-drops/42/orders\r\n")));
+        all.push(elsewhere(&format!("{name}: /a%2Fb/../limited%2Ddrops/42/orders#a://b\r\n")));
         all.push(with(&format!("{name}: /cart\r\n")));
     }
 
@@ -341,68 +282,6 @@ fn nothing_slips_past_without_a_pass_and_only_the_purchase_itself_with_one() {
     assert!(bought >= 10 && refused >= 60, "{bought} {refused}");
 }
 
-const HARMLESS: &[&str] = &[
-    "/",
-    "/?",
-    "/products/a%2Fb",
-    "/products/a%2fb",
-    "/products/a%252Fb",
-    "/products/%E2%82%AC",
-    "/products/%ED%95%9C%EA%B8%80",
-    "/products/%ff",
-    "/products/%",
-    "/products/%zz",
-    "/products/%00",
-    "/products;v=1",
-    "/products;v=1/x;y=2?z",
-    "/products//x",
-    "//products",
-    "/products/",
-    "/products///",
-    "/products/./x",
-    "/products/../x",
-    "/products/x/..",
-    "/products/.",
-    "/products/..",
-    "/..",
-    "/products/x?next=../../y",
-    "/products/x?next=/limited-drops/42/orders",
-    "/products/x?a=b=c&d&&e=",
-    "/products/x?a[]=1&b={2}",
-    "/products/x?q=%2B+%20",
-    "/products/x?q=a%26b%3Dc",
-    "/products/x?q='o''clock'",
-    "/products/x?a?b??",
-    "/products/x.json",
-    "/products/x.tar.gz",
-    "/products/x,y",
-    "/products/x:y@z",
-    "/products/x!$&'()*+,;=y",
-    "/products/~user",
-    "/products/x|y",
-    "/Products/X",
-    "/limited-drops",
-    "/limited-drops/42",
-    "/limited-drops/42/",
-    "/limited-drops/42/reviews",
-    "/limited-drops/42/orders/7",
-    "/limited-drops/42/orders/7/cancel",
-    "/limited-drops/42/orders-of-friends",
-    "/limited-drops/orders",
-    "/archive/limited-drops/42/orders",
-    "/events/7/seats",
-    "/events/7/seats/selection",
-    "/events/7/tickets",
-    "/orders",
-    "/orders/42",
-    "/virtual-queue",
-    "/healthy",
-    "/metrics-of-others",
-    "/favicon.ico",
-    "/.well-known/security.txt",
-    "/.env",
-];
-
 #[test]
 fn nothing_harmless_is_stopped_or_changed() {
     assert!(HARMLESS.len() >= 40);
@@ -486,4 +365,70 @@ fn pipelined_requests_are_each_judged_by_themselves() {
     assert_eq!(statuses, [201, 403, 201]);
     let lines: Vec<String> = upstream.take().iter().map(|got| got.line().to_owned()).collect();
     assert_eq!(lines, ["GET /a HTTP/1.1", "GET /b HTTP/1.1"]);
+}
+
+/// A purchase with a body and these header lines, by somebody without a pass.
+fn answer(url: &str, line: &str, lines: &str) -> u16 {
+    let request = format!("{line} HTTP/1.1\r\n{HOST}{USER}{lines}Content-Length: 11\r\n\r\n_method=PUT");
+    Raw::ask(url, request.as_bytes()).expect("an answer").status
+}
+
+#[tokio::test]
+async fn while_one_drop_has_a_queue_no_other_writing_of_its_id_is_left_to_the_shop() {
+    let upstream = Upstream::friendly();
+    let server = gateway(upstream.url(), &[]);
+    let rule = json!({"enabled": true, "targets": ["limited-drop/42"], "reason": "one sale"});
+    assert_eq!(server.set_flag(rule).await.status, 200);
+    let padding = "a".repeat(600);
+    for id in [
+        "%D9%A4%D9%A2",
+        "%EA%98%A4%EA%98%A2",
+        "%E0%B7%AA%E0%B7%A8",
+        "%E1%A5%8A%E1%A5%88",
+        "%F0%9D%9F%B0%F0%9D%9F%AE",
+        "%F0%9D%9F%BA%F0%9D%9F%B8",
+        "042",
+        "04294967338",
+        "0x2a",
+        "0x2_a",
+        "42%2Fx",
+        "summer-sale",
+    ] {
+        assert_eq!(answer(server.url(), &format!("POST /limited-drops/{id}/orders"), ""), 404, "{id}");
+        assert_eq!(answer(server.url(), &format!("POST /limited-drops/{id}/orders;{padding}"), ""), 403, "{id}");
+    }
+    assert!(upstream.take().is_empty());
+    // Each is what it is, and no queue is for it.
+    for path in ["/limited-drops/43/orders", "/limited-drops/43/orders/", "/limited-drops/4294967338/orders"] {
+        assert_eq!(answer(server.url(), &format!("POST {path}"), ""), 201, "{path}");
+    }
+    assert_eq!(answer(server.url(), "POST /events/042/seats/select", ""), 201);
+    assert_eq!(answer(server.url(), "POST /limited-drops/summer-sale/reviews", ""), 201);
+}
+
+#[test]
+fn a_purchase_that_is_no_post_cannot_be_had_by_one() {
+    let upstream = Upstream::friendly();
+    let routes = "[{ method = 'PUT', path = '/drops/{id}', target = 'limited-drop' }]";
+    let server = gateway(upstream.url(), &[("VQ_GATE__ROUTES", routes)]);
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    for (line, lines) in [
+        ("PUT /drops/42", ""),
+        ("POST /drops/42", ""),
+        ("POST /drops/42", "Content-Type: \r\n"),
+        ("POST /drops/42", form),
+        ("POST /drops/42", "Content-Type: text/plain\r\nX-HTTP-Method-Override: PUT\r\n"),
+    ] {
+        assert_eq!(answer(server.url(), line, lines), 403, "{line} {lines}");
+    }
+    for query in
+        ["_method=PUT", ".method=PUT", "%20_method=PUT", "+_method=PUT", "[method=PUT", "X-HTTP-Method-Override=PUT"]
+    {
+        let line = format!("POST /drops/42?{query}");
+        assert_eq!(answer(server.url(), &line, "Content-Type: application/json\r\n"), 403, "{query}");
+    }
+    assert!(upstream.take().is_empty());
+    for line in ["POST /drops/42", "POST /drops/42?method=PUT", "DELETE /drops/42"] {
+        assert_eq!(answer(server.url(), line, "Content-Type: application/json\r\n"), 201, "{line}");
+    }
 }
