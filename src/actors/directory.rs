@@ -13,7 +13,7 @@ use actix::{
 use futures_util::FutureExt;
 
 use super::{AdmissionActor, PumpParts, admission::Health};
-use crate::{domain::QueueTarget, metrics::RestartCause, service::VirtualQueueService, store::StoreError};
+use crate::{domain::QueueTarget, metrics::RestartCause, redis::keys, service::VirtualQueueService, store::StoreError};
 
 /// How often the active targets are read.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
@@ -29,6 +29,8 @@ pub struct Directory {
     service: Arc<VirtualQueueService>,
     pumps: HashMap<QueueTarget, Pump>,
     every: Duration,
+    /// The list of active targets is none, as was last logged.
+    is_broken: bool,
 }
 
 struct Pump {
@@ -48,7 +50,7 @@ impl Directory {
     /// A directory without pumps; it looks for targets as soon as it is started.
     pub fn new(parts: PumpParts, service: Arc<VirtualQueueService>) -> Self {
         let every = REFRESH_EVERY.min(parts.tick);
-        Self { parts, service, pumps: HashMap::new(), every }
+        Self { parts, service, pumps: HashMap::new(), every, is_broken: false }
     }
 
     /// One living pump for each of these, and none besides.
@@ -84,6 +86,26 @@ impl Directory {
         // A machine that is too busy may lose a thousand at a time.
         if let Some((target, cause, count)) = lost {
             tracing::error!(count, example = %target, ?cause, "admission actors hang or are gone; starting others");
+        }
+    }
+
+    /// An outage is logged where it is noticed, and passes. A list that is none does not, and readiness knows nothing of it.
+    fn log_broken(&mut self, found: &Result<Vec<QueueTarget>, StoreError>) {
+        match found {
+            Ok(_) if self.is_broken => {
+                self.is_broken = false;
+                tracing::info!("the list of active targets can be read again");
+            }
+            Err(StoreError::Broken(cause)) if !self.is_broken => {
+                self.is_broken = true;
+                tracing::error!(
+                    cause,
+                    key = keys::ACTIVE,
+                    "the list of active targets cannot be read: whoever enters for a new target is told what \
+                     redis.on_failure says. Remove the key if it is no set: it is made anew within a second"
+                );
+            }
+            Ok(_) | Err(_) => {}
         }
     }
 
@@ -124,6 +146,9 @@ impl Handler<Refresh> for Directory {
         };
         let look = AssertUnwindSafe(look).catch_unwind().into_actor(self);
         AtomicResponse::new(Box::pin(look.map(|found, directory, ctx| {
+            if let Ok(found) = &found {
+                directory.log_broken(found);
+            }
             match found {
                 Ok(Ok(targets)) => directory.keep(targets),
                 // Unknown is not none: the pumps there are stay, and are looked after.

@@ -319,6 +319,33 @@ async fn without_redis_at_the_start_people_go_through_and_queue_once_it_is_there
 }
 
 #[tokio::test]
+async fn a_list_of_active_targets_that_is_none_is_told_once_with_what_to_do() {
+    let redis = RedisServer::start();
+    let server = serve(&redis, &[("VQ_LOG__LEVEL", "info")]);
+    assert_eq!(server.enter(DROP, 7).await.position(), Some(1));
+    let mut connection = redis.connection();
+    redis::cmd("DEL").arg("queue:active").exec(&mut connection).unwrap();
+    redis::cmd("SET").arg("queue:active").arg("x").exec(&mut connection).unwrap();
+    sleep(Duration::from_millis(2500)).await;
+    let told =
+        |log: &str| log.lines().filter(|line| line.contains("the list of active targets cannot be read")).count();
+    let log = server.log();
+    assert_eq!(told(&log), 1, "{log}");
+    let line = log.lines().find(|line| line.contains("cannot be read")).unwrap();
+    assert!(["ERROR", "queue:active", "WRONGTYPE", "Remove the key"].iter().all(|word| line.contains(word)), "{line}");
+    assert_eq!(server.enter(DROP, 8).await.position(), Some(2), "targets from before queue on");
+    redis::cmd("DEL").arg("queue:active").exec(&mut connection).unwrap();
+    let mended = Instant::now();
+    while server.enter("limited-drop/99", 7).await.position() != Some(1) {
+        assert!(mended.elapsed() < Duration::from_secs(3));
+        sleep(Duration::from_millis(50)).await;
+    }
+    server.await_pass(DROP, 7, Duration::from_secs(5)).await;
+    assert_eq!(told(&server.log()), 1);
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
 async fn a_redis_at_the_edge_of_its_memory_does_not_make_the_breaker_flap() {
     let redis = RedisServer::start_with(&["--maxmemory-policy", "noeviction"]);
     let server = serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1"), ("VQ_LOG__LEVEL", "info")]);
