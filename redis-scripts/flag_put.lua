@@ -13,12 +13,12 @@
 -- ARGV[6] longest  bytes of a rule the audit keeps in full
 -- ARGV[7] channel  flags:changed
 --
--- Reply: the rule now stored, JSON.
+-- Reply: the rule now stored, JSON; why the audit did not take it, '' where it did.
 --
 -- Example: at 1790000000123 ms.
 --   EVALSHA … 2 flags:virtual-queue.enabled flags:audit '{"enabled":false,…,"reason":"stop"}' kim stop
 --     1790000000000 10000 16384 flags:changed
---   → '{"version":1790000000123,"updatedAtMs":1790000000123,"enabled":false,…,"reason":"stop"}'
+--   → '{"version":1790000000123,"updatedAtMs":1790000000123,"enabled":false,…,"reason":"stop"}' ''
 --
 -- The JSON is put together as text: cjson would turn [] into {} and long numbers into floats.
 assert(#KEYS == 2 and #ARGV == 7, 'flag_put takes 2 KEYS and 7 ARGV')
@@ -36,9 +36,9 @@ local now = flag_now()
 local version = math.max((flag_version(old) or 0) + 1, known + 1, tonumber(now))
 local new = string.format('{"version":%.0f,"updatedAtMs":%s,', version, now) .. string.sub(change, 2)
 
--- The audit first: it alone can fail (its key has another type), and then nothing is changed.
-flag_audit(audit_key, kept, longest, now, who, old, new, why)
+-- The rule first: where it cannot be stored, nothing is audited either.
 redis.call('SET', rule_key, new)
+local lost = flag_audit(audit_key, kept, longest, now, who, old, new, why)
 -- pcall: the channel may be forbidden to us, and is only a hint; replicas poll.
 redis.pcall('PUBLISH', channel, string.format('%.0f', version))
-return new
+return { new, lost }

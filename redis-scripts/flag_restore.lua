@@ -10,12 +10,13 @@
 -- ARGV[5] longest  bytes of a rule the audit keeps in full
 -- ARGV[6] channel  flags:changed
 --
--- Reply: the rule now stored, JSON: ours, or one that is as new or newer.
+-- Reply: the rule now stored, JSON: ours, or one that is as new or newer; why the audit did not take ours, '' where it did
+-- or need not.
 --
 -- Example: nothing is stored.
 --   EVALSHA … 2 flags:virtual-queue.enabled flags:audit '{"version":7,…}' restore 'the store had lost version 7'
 --     10000 16384 flags:changed
---   → '{"version":7,…}'
+--   → '{"version":7,…}' ''
 assert(#KEYS == 2 and #ARGV == 6, 'flag_restore takes 2 KEYS and 6 ARGV')
 local rule_key, audit_key = KEYS[1], KEYS[2]
 local lost, who, why = ARGV[1], ARGV[2], ARGV[3]
@@ -28,12 +29,12 @@ local stored = redis.call('GET', rule_key)
 if stored then
   local stored_version = flag_version(stored)
   if not stored_version or stored_version >= version then
-    return stored
+    return { stored, '' }
   end
 end
 
 -- The order and the pcall are as in flag_put.
-flag_audit(audit_key, kept, longest, flag_now(), who, stored or '', lost, why)
 redis.call('SET', rule_key, lost)
+local not_audited = flag_audit(audit_key, kept, longest, flag_now(), who, stored or '', lost, why)
 redis.pcall('PUBLISH', channel, string.format('%.0f', version))
-return lost
+return { lost, not_audited }

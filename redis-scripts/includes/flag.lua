@@ -13,7 +13,8 @@ local function flag_version(stored)
   return version
 end
 
--- Adds to the audit: `old` and `new` in full up to `longest` bytes, else their version and length; '' for none.
+-- Adds to the audit: `old` and `new` in full up to `longest` bytes, else their version and length; '' for none. Gives
+-- why it could not, '' where it could: the switch must not hang on its audit.
 local function flag_audit(audit_key, kept, longest, at, who, old, new, why)
   local function shown(rule)
     if #rule <= longest then
@@ -21,8 +22,9 @@ local function flag_audit(audit_key, kept, longest, at, who, old, new, why)
     end
     return string.format('{"version":%.0f,"omittedBytes":%.0f}', flag_version(rule) or 0, #rule)
   end
-  redis.call('XADD', audit_key, 'MAXLEN', kept, '*',
+  local added = redis.pcall('XADD', audit_key, 'MAXLEN', kept, '*',
     'who', who, 'at', at, 'old', shown(old), 'new', shown(new), 'why', why)
+  return type(added) == 'table' and added.err or ''
 end
 
 local function flag_now()

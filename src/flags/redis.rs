@@ -66,6 +66,20 @@ impl RedisFlagSource {
         self.masters.aside(self.keys[0], call, LIMIT).await.map_err(refused)
     }
 
+    /// The change is in force; that it was made is then known from here alone.
+    fn note_audit(&self, lost: &str, who: &str, why: &str) {
+        if !lost.is_empty() {
+            let key = self.keys[1];
+            tracing::error!(
+                key,
+                cause = lost,
+                who,
+                why,
+                "the flag rule changed, and the audit did not take it: look at its key, and remove it if it is no stream"
+            );
+        }
+    }
+
     fn parse(&self, text: String) -> Result<Arc<FlagRule>, FlagError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, rule)) = &*last
@@ -111,14 +125,17 @@ impl FlagSource for RedisFlagSource {
         let (known, kept) = (known.to_string(), self.audit_kept.to_string());
         let args =
             [json, who.to_owned(), change.reason.clone(), known, kept, AUDITED_BYTES.to_string(), CHANNEL.into()];
-        let stored = self.call(Call::script(&PUT, self.keys, &args)).await?;
+        let (stored, lost): (String, String) = self.call(Call::script(&PUT, self.keys, &args)).await?;
+        self.note_audit(&lost, who, &change.reason);
         self.parse(stored)
     }
 
     async fn restore(&self, rule: &FlagRule) -> Result<Arc<FlagRule>, FlagError> {
         let (because, kept) = (restored_because(rule), self.audit_kept.to_string());
-        let args = [rule.to_stored(), RESTORER.into(), because, kept, AUDITED_BYTES.to_string(), CHANNEL.into()];
-        let stored = self.call(Call::script(&RESTORE, self.keys, &args)).await?;
+        let args =
+            [rule.to_stored(), RESTORER.into(), because.clone(), kept, AUDITED_BYTES.to_string(), CHANNEL.into()];
+        let (stored, lost): (String, String) = self.call(Call::script(&RESTORE, self.keys, &args)).await?;
+        self.note_audit(&lost, RESTORER, &because);
         self.parse(stored)
     }
 
@@ -128,7 +145,10 @@ impl FlagSource for RedisFlagSource {
         }
         let mut newest = redis::cmd("XREVRANGE");
         newest.arg(self.keys[1]).arg("+").arg("-").arg("COUNT").arg(limit);
-        let entries: Vec<(String, HashMap<String, String>)> = self.call(Call::command(newest)).await?;
+        let entries: Vec<(String, HashMap<String, String>)> = match self.call(Call::command(newest)).await {
+            Err(FlagError::Unreadable(_)) => return Err(unavailable(format!("{} is no stream", self.keys[1]))),
+            entries => entries?,
+        };
         Ok(entries.into_iter().map(|(_, fields)| audit_entry(fields)).collect())
     }
 

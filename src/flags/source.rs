@@ -28,7 +28,8 @@ pub trait FlagSource: Send + Sync {
     /// The stored rule. `None`: there is none, which is not the same as off.
     async fn read(&self) -> Result<Option<Arc<FlagRule>>, FlagError>;
 
-    /// Stores a change, audits it, tells the replicas. Its version is the store's time in ms, or the one after the
+    /// Stores a change, audits it, tells the replicas. An audit that does not take it stops nothing: then a line of the log
+    /// has it. Its version is the store's time in ms, or the one after the
     /// stored one or after `known` where that is larger: newer than any change before it, known here or not. After
     /// [`FlagError::Unavailable`] it may have been stored all the same.
     async fn put(&self, change: &FlagChange, who: &str, known: u64) -> Result<Arc<FlagRule>, FlagError>;

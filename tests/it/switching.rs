@@ -86,6 +86,25 @@ async fn redis_restarted_empty_leaves_the_flag_as_it_was() {
 }
 
 #[tokio::test]
+async fn the_switch_does_not_hang_on_its_audit_and_the_log_has_what_the_audit_lacks() {
+    let redis = RedisServer::start();
+    let server = Server::serve(&redis, &[]);
+    redis::cmd("SET").arg("flags:audit").arg("x").exec(&mut redis.connection()).unwrap();
+    assert_eq!(server.enter(DROP, 7).await.state(), "WAITING");
+    assert_eq!(server.set_flag(json!({"enabled": false, "reason": "stop it"})).await.status, 200);
+    assert_eq!(server.poll(DROP, 7).await.state(), "DIRECT_ADMITTED");
+    assert_eq!(server.order(42, 8, None).await.status, 201);
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("the audit did not take it")).expect("a line for it");
+    assert!(line.contains("ERROR") && line.contains("WRONGTYPE"), "{line}");
+    for word in ["flags:audit", "tester", "stop it"] {
+        assert!(line.contains(word), "{word} in {line}");
+    }
+    let audit = server.request(Method::GET, "/admin/flags/virtual-queue.enabled/audit");
+    assert_eq!(Reply::of(audit.bearer_auth(crate::server::ADMIN)).await.refusal(), (503, "STORE_UNAVAILABLE"));
+}
+
+#[tokio::test]
 async fn off_and_on_again_loses_nobodys_place() {
     let redis = RedisServer::start();
     let server = Server::serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1")]);

@@ -88,14 +88,22 @@ async fn changes_made_at_once_get_versions_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_change_that_cannot_be_audited_is_not_made() {
+async fn the_switch_does_not_hang_on_its_audit() {
     let server = TestServer::start();
     let flags = replica(&server).await;
-    let rule = flags.put(&change(true, "opens"), "kim").await.unwrap();
+    flags.put(&change(true, "opens"), "kim").await.unwrap();
     server.command::<()>(&["DEL", "flags:audit"]).await;
     server.command::<()>(&["SET", "flags:audit", "mine"]).await;
-    let before: String = server.command(&["GET", RULE]).await;
-    assert!(flags.put(&change(false, "stop"), "kim").await.is_err());
-    assert_eq!(server.command::<String>(&["GET", RULE]).await, before);
+    let rule = flags.put(&change(false, "stop"), "kim").await.unwrap();
+    assert_eq!(server.command::<String>(&["GET", RULE]).await, rule.to_stored());
     assert_eq!(flags.current(), rule);
+    assert_eq!(server.command::<String>(&["GET", "flags:audit"]).await, "mine", "somebody's, for them to look at");
+    // Nor does writing a lost rule back.
+    server.command::<()>(&["DEL", RULE]).await;
+    flags.refresh().await.unwrap();
+    assert_eq!(server.command::<String>(&["GET", RULE]).await, rule.to_stored());
+    assert!(matches!(flags.audit(10).await, Err(FlagError::Unavailable { .. })));
+    server.command::<()>(&["DEL", "flags:audit"]).await;
+    flags.put(&change(true, "on"), "kim").await.unwrap();
+    assert_eq!(flags.audit(10).await.unwrap().len(), 1, "it goes on by itself");
 }
