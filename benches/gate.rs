@@ -5,6 +5,7 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 use criterion::{Criterion, criterion_group, criterion_main};
 use virtual_queue::{
     clock::{FakeClock, StoreClock},
+    config::OnFailure,
     domain::{QueueTarget, QueueTargetType, UserId},
     flags::{EmbeddedFlagSource, FeatureFlagEvaluator, FeatureFlags, FlagChange},
     gate::GatedRoutes,
@@ -57,7 +58,7 @@ fn routes(c: &mut Criterion) {
 
 fn flags(c: &mut Criterion) {
     let source = Arc::new(EmbeddedFlagSource::new(StoreClock::new(FakeClock::at(NOW * 1000)), 10));
-    let flags = FeatureFlags::new(source, false);
+    let flags = FeatureFlags::new(source, false, OnFailure::Open);
     let (target, user) = (drop_42(), user(123_456));
     let mut group = c.benchmark_group("flag");
     group.bench_function("off", |b| b.iter(|| flags.is_enabled(black_box(target), black_box(user))));

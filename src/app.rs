@@ -141,9 +141,9 @@ impl App {
         metrics.token_keys(&keys);
         let identity = Identify::from_config(&config.identity, clock.clone())?;
         let stores = stores(config, &clock, &metrics).await?;
-        let flags = Arc::new(FeatureFlags::new(stores.flags, config.flags.virtual_queue_enabled));
-        // Away is no reason not to start: the default decides until a rule is seen.
-        let _ = flags.refresh().await;
+        let flags = FeatureFlags::new(stores.flags, config.flags.virtual_queue_enabled, config.redis.on_failure);
+        let flags = Arc::new(flags);
+        flags.first_read().await;
         let flag_loop = actix_rt::spawn({
             let flags = flags.clone();
             async move { flags.run().await }

@@ -29,6 +29,7 @@ pub struct Metrics {
     bypass_attempts: IntCounterVec,
     redis_degraded: IntCounterVec,
     direct_not_remembered: IntCounter,
+    flag_known: IntGauge,
     log_lines_kept_back: IntGauge,
     http_requests: IntCounterVec,
     http_seconds: HistogramVec,
@@ -99,6 +100,13 @@ impl Metrics {
                 "virtual_queue_redis_degraded_total",
                 "Answers given without the store, one an answer.",
                 &["operation"],
+            )?,
+            flag_known: add(
+                registry,
+                IntGauge::new(
+                    "virtual_queue_flag_known",
+                    "0 while the flag's rule has not been read since the start, and redis.on_failure decides; else 1.",
+                )?,
             )?,
             log_lines_kept_back: add(
                 registry,
@@ -250,6 +258,11 @@ impl Metrics {
     /// A direct pass was given in an outage, and there was no room to remember to whom.
     pub fn direct_not_remembered(&self) {
         self.direct_not_remembered.inc();
+    }
+
+    /// Whether the flag's rule was read, or that none is set.
+    pub fn flag_known(&self, known: bool) {
+        self.flag_known.set(i64::from(known));
     }
 
     /// So many log lines of this process were kept back so far.

@@ -47,6 +47,13 @@ pub trait FeatureFlagEvaluator: Send + Sync {
 
     /// Whether the rule names this target; such a target is exempt from `queue.max_active_targets`.
     fn names(&self, target: QueueTarget) -> bool;
+
+    /// Whether these answers come from a rule, or from knowing that none is set. False: neither has been read yet, and
+    /// they are what `redis.on_failure` makes of that (`docs/adr/0014-a-flag-never-read-is-not-off.md`). Never false again
+    /// once it was true.
+    fn is_known(&self) -> bool {
+        true
+    }
 }
 
 /// For whom the flag is on with a target.

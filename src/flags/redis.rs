@@ -18,7 +18,7 @@ use super::{
     AuditEntry, FlagChange, FlagError, FlagRule, FlagSource, UnreadableRule,
     source::{AUDITED_BYTES, RESTORER, restored_because},
 };
-use crate::redis::{Call, Failure, Masters};
+use crate::redis::{Call, Failure, Masters, breaker::State};
 
 /// The rule and the audit.
 const KEYS: [&str; 2] = ["flags:virtual-queue.enabled", "flags:audit"];
@@ -26,8 +26,9 @@ const KEYS: [&str; 2] = ["flags:virtual-queue.enabled", "flags:audit"];
 const KEYS_OF_ONE_SLOT: [&str; 2] = ["{flags}:virtual-queue.enabled", "{flags}:audit"];
 const CHANNEL: &str = "flags:changed";
 
-/// A call takes no longer, waiting for a connection included.
-const LIMIT: Duration = Duration::from_millis(500);
+/// A call takes no longer, waiting for a connection and trying it included: two ways there and back on a network so slow
+/// that Redis is only just not taken for away (500 ms). Less than the second from one look to the next.
+const LIMIT: Duration = Duration::from_millis(900);
 /// A subscription hears nothing for hours; so often it is asked whether it still lives.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
@@ -94,7 +95,7 @@ impl RedisFlagSource {
 }
 
 async fn limited<T>(call: impl Future<Output = Result<T, FlagError>>) -> Result<T, FlagError> {
-    timeout(LIMIT, call).await.unwrap_or_else(|_| Err(FlagError::Unavailable { cause: "no answer in time".to_owned() }))
+    timeout(LIMIT, call).await.unwrap_or(Err(FlagError::TimedOut))
 }
 
 fn refused(failure: Failure) -> FlagError {
@@ -102,6 +103,7 @@ fn refused(failure: Failure) -> FlagError {
         Failure::Broken(what) if what.contains("WRONGTYPE") => {
             UnreadableRule("its key holds something else than a string".to_owned()).into()
         }
+        Failure::TimedOut => FlagError::TimedOut,
         _ => unavailable(failure),
     }
 }
@@ -174,6 +176,21 @@ impl FlagSource for RedisFlagSource {
                     }
                 }
             }
+        }
+    }
+
+    async fn knock(&self) -> Result<(), FlagError> {
+        // The pool hides it: to whoever waits for a connection, one that is refused is one that takes long.
+        match self.masters.connects(self.keys[0]).await {
+            Err(Failure::Away(cause)) => Err(FlagError::Unavailable { cause }),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    async fn found_again(&self) {
+        match self.masters.of(self.keys[0]) {
+            Ok(master) if master.breaker().state() != State::Closed => master.breaker().reached(State::Closed).await,
+            Ok(_) | Err(_) => std::future::pending().await,
         }
     }
 }

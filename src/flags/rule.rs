@@ -17,6 +17,8 @@ pub struct FlagRule {
     updated_at_ms: Option<u64>,
     #[serde(flatten)]
     change: FlagChange,
+    #[serde(skip)]
+    known: bool,
 }
 
 /// A script counts in floating point; a larger version was written by hand.
@@ -30,19 +32,29 @@ pub struct UnreadableRule(pub(super) String);
 impl FlagRule {
     /// A rule set at `updated_at_ms` (the store's time, milliseconds since the epoch).
     pub(super) fn new(version: u64, updated_at_ms: u64, change: FlagChange) -> Self {
-        Self { version, updated_at_ms: Some(updated_at_ms), change }
+        Self { version, updated_at_ms: Some(updated_at_ms), change, known: true }
     }
 
     /// What holds before any rule is set: version 0, for everybody or nobody. It is never stored.
     pub fn before_any(enabled: bool) -> Self {
+        Self::unset(enabled, true, "no rule has been set: flags.virtual_queue_enabled decides")
+    }
+
+    /// What holds while nobody knows whether a rule is set, and which: version 0, for everybody or nobody. It is never
+    /// stored.
+    pub fn while_unknown(enabled: bool) -> Self {
+        Self::unset(enabled, false, "the rule has not been read yet: redis.on_failure decides until it is")
+    }
+
+    fn unset(enabled: bool, known: bool, reason: &str) -> Self {
         let change = FlagChange {
             enabled,
             rollout_percent: 100,
             targets: Default::default(),
             users: Default::default(),
-            reason: "no rule has been set: flags.virtual_queue_enabled decides".to_owned(),
+            reason: reason.to_owned(),
         };
-        Self { version: 0, updated_at_ms: None, change }
+        Self { version: 0, updated_at_ms: None, change, known }
     }
 
     /// Reads the stored form. Fields it does not know are ignored: a newer release may have written them.
@@ -61,7 +73,7 @@ impl FlagRule {
             Some(value) => value.as_u64().or_else(|| problems.add_and("updatedAtMs is not a whole number")),
         };
         let change = FlagChange::read(object, problems).map_err(|invalid| UnreadableRule(invalid.to_string()))?;
-        Ok(Self { version, updated_at_ms, change })
+        Ok(Self { version, updated_at_ms, change, known: true })
     }
 
     /// The stored form.
@@ -116,6 +128,10 @@ impl FeatureFlagEvaluator for FlagRule {
 
     fn names(&self, target: QueueTarget) -> bool {
         self.change.targets.contains(&target)
+    }
+
+    fn is_known(&self) -> bool {
+        self.known
     }
 }
 
@@ -248,5 +264,16 @@ mod tests {
         assert_eq!(FlagRule::before_any(true).reach(target("limited-drop/1")), Reach::Everybody);
         assert_eq!(FlagRule::before_any(false).reach(target("limited-drop/1")), Reach::Nobody);
         assert_eq!(FlagRule::before_any(false).version(), 0);
+        assert!(FlagRule::before_any(false).is_known());
+    }
+
+    #[test]
+    fn a_rule_that_was_never_read_is_not_one_that_is_not_set() {
+        for enabled in [true, false] {
+            let unknown = FlagRule::while_unknown(enabled);
+            assert!(!unknown.is_known() && unknown.version() == 0);
+            assert_eq!(unknown.is_enabled(target("limited-drop/1"), user(1)), enabled);
+            assert_ne!(unknown, FlagRule::before_any(enabled));
+        }
     }
 }

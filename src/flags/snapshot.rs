@@ -1,7 +1,8 @@
 //! The rule in force in this process, kept fresh (DESIGN 7).
 //!
 //! What is asked on every request reads memory. Two loops keep it fresh, either of which is enough: polling brings a
-//! change within 3 s, listening at once. While the source is away the last rule holds.
+//! change within 3 s, listening at once. While the source is away the last rule holds. Before the first one was read
+//! nobody knows (`docs/adr/0014-a-flag-never-read-is-not-off.md`).
 
 use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
@@ -10,13 +11,19 @@ use std::{
 
 use tokio::{
     sync::Notify,
-    time::{MissedTickBehavior, interval, sleep},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
 use super::{AuditEntry, FeatureFlagEvaluator, FlagChange, FlagError, FlagRule, FlagSource, Reach};
-use crate::domain::{QueueTarget, QueueTargetType, UserId};
+use crate::{
+    config::OnFailure,
+    domain::{QueueTarget, QueueTargetType, UserId},
+};
 
-/// With a read limited to 0.5 s, a change is seen within 3 s even when one read in between fails.
+/// How long a start waits for a source that is slow.
+const FIRST_READ: Duration = Duration::from_secs(3);
+const FIRST_READ_PAUSE: Duration = Duration::from_millis(50);
+/// With a read limited to 0.9 s, a change is seen within 3 s even when one read in between fails.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LAST_BACKOFF: Duration = Duration::from_secs(2);
@@ -28,18 +35,26 @@ const MAX_AUDIT_PAGE: usize = 1000;
 pub struct FeatureFlags {
     source: Arc<dyn FlagSource>,
     current: RwLock<Arc<FlagRule>>,
+    /// What holds where the source says that no rule is set.
+    unset: Arc<FlagRule>,
     changed: Notify,
     trouble: Mutex<Trouble>,
     poll_every: Duration,
 }
 
 impl FeatureFlags {
-    /// Starts with the default (`flags.virtual_queue_enabled`), which decides until a rule is seen. [`Self::refresh`]
-    /// before serving, then keep [`Self::run`] running.
-    pub fn new(source: Arc<dyn FlagSource>, default_enabled: bool) -> Self {
+    /// Starts without knowing. The default (`flags.virtual_queue_enabled`) decides where the source says that no rule is
+    /// set. Until it says anything, the flag is off only where the default is off and `redis.on_failure` lets people
+    /// through when in doubt. [`Self::first_read`] before serving, then keep [`Self::run`] running.
+    pub fn new(source: Arc<dyn FlagSource>, default_enabled: bool, on_failure: OnFailure) -> Self {
+        let on_in_doubt = match on_failure {
+            OnFailure::Open => default_enabled,
+            OnFailure::Throttle | OnFailure::Closed => true,
+        };
         Self {
             source,
-            current: RwLock::new(Arc::new(FlagRule::before_any(default_enabled))),
+            current: RwLock::new(Arc::new(FlagRule::while_unknown(on_in_doubt))),
+            unset: Arc::new(FlagRule::before_any(default_enabled)),
             changed: Notify::new(),
             trouble: Mutex::new(Trouble::None),
             poll_every: POLL_EVERY,
@@ -76,6 +91,22 @@ impl FeatureFlags {
         self.source.audit(limit.min(MAX_AUDIT_PAGE)).await
     }
 
+    /// Looks for the first time, before serving: again and again for 3 s where the source is slow, and once where it
+    /// refuses. Whatever came of it is logged; away is no reason not to start.
+    pub async fn first_read(&self) {
+        let looking = timeout(FIRST_READ, async {
+            loop {
+                match self.look().await {
+                    Err(FlagError::TimedOut) => self.source.knock().await?,
+                    outcome => return outcome,
+                }
+                sleep(FIRST_READ_PAUSE).await;
+            }
+        });
+        let outcome = looking.await.unwrap_or(Err(FlagError::TimedOut));
+        self.log(&outcome);
+    }
+
     /// Looks once: takes a newer rule over, and writes ours back where the source has lost it. Trouble is logged when
     /// it begins and when it ends, not in between.
     ///
@@ -91,14 +122,15 @@ impl FeatureFlags {
         let known = self.current();
         let stored = match self.source.read().await? {
             Some(stored) if stored.version() >= known.version() => stored,
-            None if known.version() == 0 => return Ok(()),
+            None if known.version() == 0 => Arc::clone(&self.unset),
             Some(_) | None => self.source.restore(&known).await?,
         };
         self.adopt(&stored);
         Ok(())
     }
 
-    /// Keeps the rule fresh for as long as it is polled: looks every second, and at once when a change is announced.
+    /// Keeps the rule fresh for as long as it is polled: looks every second, and at once when a change is announced or
+    /// the source is found again.
     pub async fn run(&self) {
         tokio::join!(self.poll(), self.listen());
     }
@@ -110,6 +142,7 @@ impl FeatureFlags {
             tokio::select! {
                 _ = every.tick() => {}
                 () = self.changed.notified() => {}
+                () = self.source.found_again() => {}
             }
             // Logged there, and the next look comes anyway.
             let _ = self.refresh().await;
@@ -137,12 +170,13 @@ impl FeatureFlags {
         if rule.version() < current.version() || *rule == *current {
             return;
         }
-        tracing::info!(
-            version = rule.version(),
-            enabled = rule.change().enabled,
-            rollout_percent = rule.change().rollout_percent,
-            "the flag rule changed"
-        );
+        let (version, change) = (rule.version(), rule.change());
+        let (enabled, rollout_percent) = (change.enabled, change.rollout_percent);
+        match (current.is_known(), version) {
+            (_, 0) => tracing::info!(enabled, "no flag rule is set: flags.virtual_queue_enabled decides"),
+            (false, _) => tracing::info!(version, enabled, rollout_percent, "the flag rule was read"),
+            (true, _) => tracing::info!(version, enabled, rollout_percent, "the flag rule changed"),
+        }
         *current = Arc::clone(rule);
     }
 
@@ -150,14 +184,28 @@ impl FeatureFlags {
         if !self.trouble.lock().unwrap_or_else(PoisonError::into_inner).turns_into(outcome) {
             return;
         }
-        match outcome {
-            Ok(()) => tracing::info!("the flag store answers again"),
-            Err(FlagError::Unavailable { cause }) => {
-                tracing::warn!(cause, "the flag store does not answer: the last rule stays in force");
+        let Err(error) = outcome else {
+            tracing::info!("the flag store answers again");
+            return;
+        };
+        let cause = match error {
+            FlagError::Unavailable { cause } => cause.clone(),
+            FlagError::TimedOut | FlagError::Unreadable(_) => error.to_string(),
+        };
+        let in_force = self.current();
+        match (in_force.is_known(), in_force.change().enabled) {
+            (true, _) => tracing::warn!(cause, "the flag cannot be read: the last rule stays in force"),
+            (false, true) => {
+                tracing::error!(
+                    cause,
+                    "the flag cannot be read and never was: it counts as on for everybody until it is"
+                );
             }
-            Err(FlagError::Unreadable(error)) => {
-                tracing::warn!(%error, "the last rule stays in force until the flag is set anew");
-            }
+            (false, false) => tracing::error!(
+                cause,
+                "the flag cannot be read and never was: everybody is let through without a queue until it is. Set \
+                 flags.virtual_queue_enabled or redis.on_failure for a sale"
+            ),
         }
     }
 }
@@ -178,6 +226,10 @@ impl FeatureFlagEvaluator for FeatureFlags {
     fn names(&self, target: QueueTarget) -> bool {
         self.current().names(target)
     }
+
+    fn is_known(&self) -> bool {
+        self.current().is_known()
+    }
 }
 
 /// What is wrong with the source, as was last logged.
@@ -193,7 +245,7 @@ impl Trouble {
     fn turns_into(&mut self, outcome: &Result<(), FlagError>) -> bool {
         let now = match outcome {
             Ok(()) => Self::None,
-            Err(FlagError::Unavailable { .. }) => Self::Unavailable,
+            Err(FlagError::Unavailable { .. } | FlagError::TimedOut) => Self::Unavailable,
             Err(FlagError::Unreadable(_)) => Self::Unreadable,
         };
         std::mem::replace(self, now) != now
@@ -211,7 +263,7 @@ mod tests {
     #[test]
     fn an_answer_that_was_overtaken_changes_nothing() {
         let source = EmbeddedFlagSource::new(StoreClock::new(FakeClock::at(1)), AUDIT_KEPT);
-        let flags = FeatureFlags::new(Arc::new(source), false);
+        let flags = FeatureFlags::new(Arc::new(source), false, OnFailure::Open);
         let [older, newer] = [(4, true), (5, false)].map(|(version, enabled)| {
             let change = format!(r#"{{"enabled":{enabled},"reason":"r"}}"#);
             Arc::new(FlagRule::new(version, 1, FlagChange::parse(change.as_bytes()).unwrap()))

@@ -31,7 +31,7 @@ pub trait FlagSource: Send + Sync {
     /// Stores a change, audits it, tells the replicas. An audit that does not take it stops nothing: then a line of the log
     /// has it. Its version is the store's time in ms, or the one after the
     /// stored one or after `known` where that is larger: newer than any change before it, known here or not. After
-    /// [`FlagError::Unavailable`] it may have been stored all the same.
+    /// [`FlagError::Unavailable`] or [`FlagError::TimedOut`] it may have been stored all the same.
     async fn put(&self, change: &FlagChange, who: &str, known: u64) -> Result<Arc<FlagRule>, FlagError>;
 
     /// Writes a rule back where none or an older one is stored, and audits that. Gives what is stored then.
@@ -43,17 +43,31 @@ pub trait FlagSource: Send + Sync {
     /// Listens for changes made elsewhere: wakes `changed` once it listens, and at each. Ends with `Ok` when it had
     /// listened and was cut off, with an error when it never could.
     async fn listen(&self, changed: &Notify) -> Result<(), FlagError>;
+
+    /// Whether there is anybody to ask. [`FlagError::Unavailable`]: nobody, so asking again at once is no use; somebody slow
+    /// is somebody.
+    async fn knock(&self) -> Result<(), FlagError> {
+        Ok(())
+    }
+
+    /// Waits until the source is found again where it counts as away now; else for ever.
+    async fn found_again(&self) {
+        std::future::pending().await
+    }
 }
 
 /// Why the source gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FlagError {
-    /// It is away, or does not answer in time. The cause is for the log, not for clients.
+    /// It is away. The cause is for the log, not for clients.
     #[error("the flag store does not answer")]
     Unavailable {
         /// What went wrong.
         cause: String,
     },
+    /// It did not answer in time.
+    #[error("the flag store does not answer in time")]
+    TimedOut,
     /// Something is stored that is no rule. A change overwrites it.
     #[error(transparent)]
     Unreadable(#[from] UnreadableRule),

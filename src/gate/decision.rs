@@ -12,18 +12,22 @@ use super::{
 use crate::{
     domain::{PassClaims, QueueTarget, UserId},
     flags::Reach,
+    metrics::Operation,
 };
 
 /// What is to happen to a request.
 pub(super) enum Decision {
     /// On to the shop as it came; where tokens are checked, with the user id they give.
     Untouched,
+    /// The same, though it may need a pass: the flag was never read, and people are let through for that.
+    Unchecked,
     Refused(Refusal),
     Verified(PassClaims),
 }
 
 impl EntryTokenGate {
-    /// What happens to a request. The flag comes first: where it is off, nothing else is looked at.
+    /// What happens to a request. The flag comes first: where it is off, nothing else is looked at; where
+    /// nobody knows that, the answer counts as one without the store.
     pub(super) fn decide(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Decision {
         let user = || request::user_id(&self.identity, headers);
         match self.routes.classify_request(method, uri, headers) {
@@ -32,10 +36,10 @@ impl EntryTokenGate {
             RouteMatch::UnknownId(suspects) => self.odd(&suspects, user, Refusal::UnknownId),
             RouteMatch::Gated(target) if self.closed.contains(&target.kind()) => Decision::Refused(Refusal::Closed),
             RouteMatch::Gated(target) => match self.flags.reach(target) {
-                Reach::Nobody => Decision::Untouched,
+                Reach::Nobody => self.flag_is_off(),
                 Reach::SomePeople | Reach::Everybody => match user() {
                     Err(refusal) => Decision::Refused(refusal),
-                    Ok(user) if !self.flags.is_enabled(target, user) => Decision::Untouched,
+                    Ok(user) if !self.flags.is_enabled(target, user) => self.flag_is_off(),
                     Ok(user) => self.verify(headers, target, user),
                 },
             },
@@ -58,8 +62,16 @@ impl EntryTokenGate {
         } else if suspects.iter().filter_map(target).any(is_on) {
             Decision::Refused(refusal)
         } else {
-            Decision::Untouched
+            self.flag_is_off()
         }
+    }
+
+    fn flag_is_off(&self) -> Decision {
+        if self.flags.is_known() {
+            return Decision::Untouched;
+        }
+        self.metrics.degraded(Operation::Gate);
+        Decision::Unchecked
     }
 
     fn verify(&self, headers: &HeaderMap, target: QueueTarget, user: UserId) -> Decision {

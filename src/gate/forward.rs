@@ -23,6 +23,8 @@ const NONCE_DIGITS: usize = 32;
 pub enum Verdict {
     /// No purchase, or none that needs a pass: on to the shop as it came.
     Free,
+    /// The same, though it may need a pass: whether the queue is on is not known, and people are let through for that.
+    Unchecked,
     /// A purchase with a good pass.
     Granted(Passage),
     /// Not to the shop. 401 where a token is needed and there is no valid one, else 403: proxies take other statuses for
@@ -100,6 +102,7 @@ impl EntryTokenGate {
     pub async fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap, shop_settles: bool) -> Verdict {
         let pass = match self.decide(method, uri, headers) {
             Decision::Untouched => return Verdict::Free,
+            Decision::Unchecked => return Verdict::Unchecked,
             Decision::Refused(refusal) => {
                 self.count(refusal);
                 return denied(refusal);

@@ -295,6 +295,10 @@ impl From<FlagError> for ApiError {
                 tracing::warn!(%cause, "the flag store does not answer an operator");
                 Self::StoreUnavailable { retry_after: 1 }
             }
+            FlagError::TimedOut => {
+                tracing::warn!("the flag store does not answer an operator in time");
+                Self::StoreUnavailable { retry_after: 1 }
+            }
             FlagError::Unreadable(rule) => {
                 tracing::error!(error = %rule, "the flag store answered an operator with rubbish");
                 Self::Internal

@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{error::ApiError, state::HttpState};
-use crate::telemetry;
+use crate::{flags::FeatureFlagEvaluator, telemetry};
 
 /// The process runs.
 #[derive(Debug, Serialize, ToSchema)]
@@ -27,6 +27,8 @@ pub(super) struct ReadyBody {
     status: &'static str,
     /// `ok`, or `degraded` while Redis is away.
     redis: &'static str,
+    /// `known`, or `unknown` where the flag's rule has not been read since the start: `redis.on_failure` decides then.
+    flag: &'static str,
 }
 
 /// Whether the process runs.
@@ -47,7 +49,8 @@ pub(super) async fn ready(state: web::Data<HttpState>) -> Result<HttpResponse, A
         return Err(ApiError::NotReady);
     }
     let redis = if state.service.is_degraded() { "degraded" } else { "ok" };
-    Ok(fresh().json(ReadyBody { status: "ready", redis }))
+    let flag = if state.flags.is_known() { "known" } else { "unknown" };
+    Ok(fresh().json(ReadyBody { status: "ready", redis, flag }))
 }
 
 /// All metrics in the Prometheus text format.
@@ -55,6 +58,7 @@ pub(super) async fn ready(state: web::Data<HttpState>) -> Result<HttpResponse, A
     responses((status = 200, description = "Prometheus text format 0.0.4.", body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(state: web::Data<HttpState>) -> HttpResponse {
     state.metrics.log_lines_kept_back(telemetry::lines_kept_back());
+    state.metrics.flag_known(state.flags.is_known());
     let mut response = fresh();
     response.insert_header((CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8")));
     response.body(state.metrics.render())

@@ -77,10 +77,18 @@ pub(super) async fn verify_path(state: web::Data<HttpState>, request: HttpReques
 
 async fn answer(state: &HttpState, original: &Original, headers: &HeaderMap, yes: StatusCode) -> HttpResponse {
     let shop_settles = state.options.settle.is_some();
+    let mut degraded = false;
     let passage = match state.gate.judge(&original.method, &original.uri, headers, shop_settles).await {
         Verdict::Denied(problem) => return denied(problem),
         Verdict::Free => None,
-        Verdict::Granted(passage) => Some(passage),
+        Verdict::Unchecked => {
+            degraded = true;
+            None
+        }
+        Verdict::Granted(passage) => {
+            degraded = passage.degraded;
+            Some(passage)
+        }
     };
     let mut response = HttpResponse::build(yes);
     response.insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store")));
@@ -90,9 +98,9 @@ async fn answer(state: &HttpState, original: &Original, headers: &HeaderMap, yes
         if let Some(claim) = passage.claim {
             response.insert_header((CLAIM, claim.to_string()));
         }
-        if passage.degraded {
-            response.insert_header((DEGRADED, HeaderValue::from_static("redis")));
-        }
+    }
+    if degraded {
+        response.insert_header((DEGRADED, HeaderValue::from_static("redis")));
     }
     response.finish()
 }

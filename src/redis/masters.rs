@@ -225,6 +225,15 @@ impl Masters {
             }
         }
     }
+
+    /// Whether the master that has this key takes connections: one is made for that, and given up.
+    ///
+    /// # Errors
+    /// [`Failure::Away`] where it refuses, or is not known; [`Failure::TimedOut`]. No breaker learns of it.
+    pub async fn connects(&self, key: &str) -> Result<(), Failure> {
+        let link = self.of(key)?.link()?;
+        self.setup.connect(link.client()).await.map(drop)
+    }
 }
 
 impl std::fmt::Debug for Masters {

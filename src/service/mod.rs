@@ -120,7 +120,7 @@ impl VirtualQueueService {
     /// [`QueueError::StoreUnavailable`] where `redis.on_failure` is `closed`.
     pub async fn enter(&self, target: QueueTarget, user: UserId) -> Result<Answer, QueueError> {
         if !self.parts.flags.is_enabled(target, user) {
-            return Ok(self.flag_is_off(target, user));
+            return self.without_queue(Operation::Enter, target, user);
         }
         let entered = match self.make_room(target).await {
             Ok(true) => self.parts.store.enter_if_absent(target, user).await,
@@ -141,7 +141,7 @@ impl VirtualQueueService {
     /// [`QueueError::NotInQueue`]; [`QueueError::StoreUnavailable`] where `redis.on_failure` is `closed`.
     pub async fn status(&self, target: QueueTarget, user: UserId) -> Result<Answer, QueueError> {
         if !self.parts.flags.is_enabled(target, user) {
-            return Ok(self.flag_is_off(target, user));
+            return self.without_queue(Operation::Status, target, user);
         }
         match self.parts.store.status(target, user).await {
             Ok(Some(place)) => Ok(self.told(target, user, place)),
@@ -238,6 +238,14 @@ impl VirtualQueueService {
                 degraded: false,
             },
         }
+    }
+
+    /// The flag is off, or nobody knows whether it is and people are let through for that: as they are in any outage.
+    fn without_queue(&self, operation: Operation, target: QueueTarget, user: UserId) -> Result<Answer, QueueError> {
+        if self.parts.flags.is_known() {
+            return Ok(self.flag_is_off(target, user));
+        }
+        self.without_store(operation, target, user, &StoreError::Unavailable("the flag was never read".to_owned()))
     }
 
     /// The flag is off: a pass without a place.

@@ -30,8 +30,8 @@ struct World {
     service: VirtualQueueService,
 }
 
-#[derive(Default)]
-struct Switch(AtomicBool);
+/// On or off, and whether that is known.
+struct Switch(AtomicBool, AtomicBool);
 
 impl FeatureFlagEvaluator for Switch {
     fn is_enabled(&self, _: QueueTarget, _: UserId) -> bool {
@@ -45,6 +45,9 @@ impl FeatureFlagEvaluator for Switch {
     }
     fn names(&self, _: QueueTarget) -> bool {
         false
+    }
+    fn is_known(&self) -> bool {
+        self.1.load(Ordering::SeqCst)
     }
 }
 
@@ -73,7 +76,7 @@ impl World {
         let inner: Arc<dyn VirtualQueueStore> =
             EmbeddedStore::new(QueueRules::from_config(&config), clock.clone(), metrics.clone());
         let store = FaultyStore::before(inner);
-        let flag = Arc::new(Switch(AtomicBool::new(true)));
+        let flag = Arc::new(Switch(AtomicBool::new(true), AtomicBool::new(true)));
         let keys = Arc::new(Keyring::random());
         let parts = ServiceParts {
             store: store.clone(),
@@ -247,6 +250,32 @@ rows! {
         assert_eq!(world.poll(7).await, "WAITING 1");
         world.service.hand_over().await;
         assert_eq!(world.store.stats(drop_42()).await.unwrap().direct, 1);
+    }
+
+    where_nobody_knows_whether_it_is_on_people_go_through_as_in_an_outage: |world| {
+        world.enter(7).await;
+        world.flag.0.store(false, Ordering::SeqCst);
+        world.flag.1.store(false, Ordering::SeqCst);
+        let calls = world.store.calls();
+        for answer in [
+            world.service.enter(drop_42(), user(8)).await.unwrap(),
+            world.service.status(drop_42(), user(7)).await.unwrap(),
+        ] {
+            assert!(answer.degraded);
+            assert!(matches!(answer.status, QueueStatus::DirectAdmitted(_)), "{answer:?}");
+        }
+        assert_eq!(world.store.calls(), calls, "no store is asked");
+        let text = world.metrics.render();
+        for operation in ["enter", "status"] {
+            let line = format!(r#"virtual_queue_redis_degraded_total{{operation="{operation}"}} 1"#);
+            assert!(text.contains(&line), "{line} in {text}");
+        }
+        let pass = world.pass_of(7).await;
+        world.service.hand_over().await;
+        world.flag.0.store(true, Ordering::SeqCst);
+        world.flag.1.store(true, Ordering::SeqCst);
+        assert_eq!(world.pass_of(7).await, pass, "it was on: they have had their turn, and keep no place beside it");
+        assert_eq!(world.store.stats(drop_42()).await.unwrap().waiting, 0);
     }
 
     the_store_being_away_holds_nobody_up: |world| {

@@ -10,6 +10,7 @@ mod docker;
 mod documents;
 mod failover;
 mod fingerprints;
+mod flag_unread;
 mod forward_auth;
 mod gateway;
 mod gateway_answers;

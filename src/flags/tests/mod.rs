@@ -3,6 +3,7 @@
 mod contract;
 mod losses;
 mod spreading;
+mod unknown;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -17,7 +18,8 @@ use tokio::{
 use super::*;
 use crate::{
     clock::{FakeClock, StoreClock},
-    redis::test_server::TestServer,
+    config::OnFailure,
+    redis::{breaker::State, test_server::TestServer},
 };
 
 const RULE: &str = "flags:virtual-queue.enabled";
@@ -39,7 +41,7 @@ impl TestServer {
 }
 
 async fn replica(server: &TestServer) -> FeatureFlags {
-    FeatureFlags::new(Arc::new(server.source(AUDIT_KEPT).await), false)
+    FeatureFlags::new(Arc::new(server.source(AUDIT_KEPT).await), false, OnFailure::Open)
 }
 
 /// Keeps a replica fresh until dropped.

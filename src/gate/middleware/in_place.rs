@@ -74,10 +74,16 @@ where
 
     fn call(&self, mut req: ServiceRequest) -> Self::Future {
         let pass = match self.gate.decide(req.method(), req.uri(), req.headers()) {
-            Decision::Untouched => {
+            decision @ (Decision::Untouched | Decision::Unchecked) => {
                 self.gate.identity.tell_shop(req.headers_mut());
                 let call = self.shop.call(req);
-                return Box::pin(async move { call.await.map(ServiceResponse::map_into_left_body) });
+                return Box::pin(async move {
+                    let mut answer = call.await?.map_into_left_body();
+                    if matches!(decision, Decision::Unchecked) {
+                        mark_degraded(&mut answer);
+                    }
+                    Ok(answer)
+                });
             }
             Decision::Refused(refusal) => {
                 self.gate.count(refusal);
@@ -129,13 +135,17 @@ where
     let mut answer = answer?.map_into_left_body();
     if let Some(claimed) = claimed {
         if claimed.degraded {
-            answer.headers_mut().insert(DEGRADED_HEADER, HeaderValue::from_static("redis"));
+            mark_degraded(&mut answer);
         }
         if answer.response().extensions().get::<NoAnswerFromShop>().is_none() {
             claimed.settle(settlement_of(answer.status())).await;
         }
     }
     Ok(answer)
+}
+
+fn mark_degraded<B>(answer: &mut ServiceResponse<B>) {
+    answer.headers_mut().insert(DEGRADED_HEADER, HeaderValue::from_static("redis"));
 }
 
 fn refuse<B>(req: ServiceRequest, refusal: Refusal) -> ServiceResponse<EitherBody<B>> {

@@ -18,6 +18,7 @@ fn table() -> Vec<(ApiError, u16, &'static str, Option<&'static str>)> {
         (QueueError::TooManyTargets { retry_after_seconds: 9 }.into(), 429, "TOO_MANY_TARGETS", Some("9")),
         (QueueError::StoreUnavailable { retry_after_seconds: 2 }.into(), 503, "STORE_UNAVAILABLE", Some("2")),
         (FlagError::Unavailable { cause: "secret".to_owned() }.into(), 503, "STORE_UNAVAILABLE", Some("1")),
+        (FlagError::TimedOut.into(), 503, "STORE_UNAVAILABLE", Some("1")),
         (ApiError::TooManyTargets { retry_after: 30 }, 429, "TOO_MANY_TARGETS", Some("30")),
         (ApiError::StoreUnavailable { retry_after: 2 }, 503, "STORE_UNAVAILABLE", Some("2")),
         (ApiError::NotFound, 404, "NOT_FOUND", None),

@@ -169,7 +169,10 @@ async fn ready_follows_the_life_of_the_process_and_live_does_not() {
     assert_eq!(starting.header("retry-after"), Some("1"));
     state.lifecycle.serving();
     let serving = ready().await;
-    assert_eq!((serving.status.as_u16(), serving.json()), (200, json!({"status": "ready", "redis": "ok"})));
+    let unknown = json!({"status": "ready", "redis": "ok", "flag": "unknown"});
+    assert_eq!((serving.status.as_u16(), serving.json()), (200, unknown));
+    state.flags.first_read().await;
+    assert_eq!(ready().await.json()["flag"], "known");
     state.lifecycle.draining();
     ready().await.is_problem(503, "NOT_READY");
     assert_eq!(send_to(&state, TestRequest::get().uri("/health/live")).await.status, 200);

@@ -23,7 +23,7 @@ use serde_json::Value;
 use super::*;
 use crate::{
     clock::{FakeClock, StoreClock},
-    config::Config,
+    config::{Config, OnFailure},
     flags::{AUDIT_KEPT, EmbeddedFlagSource, FeatureFlags},
     gate::EntryTokenGate,
     identity::Identify,
@@ -64,7 +64,7 @@ fn with_admin() -> HttpOptions {
 fn state(options: HttpOptions) -> web::Data<HttpState> {
     let clock = StoreClock::new(FakeClock::at(1_790_000_000_000));
     let source = Arc::new(EmbeddedFlagSource::new(clock.clone(), AUDIT_KEPT));
-    let flags = Arc::new(FeatureFlags::new(source, true));
+    let flags = Arc::new(FeatureFlags::new(source, true, OnFailure::Open));
     let metrics = Arc::new(Metrics::new());
     let gate = EntryTokenGate::new(Arc::new(Keyring::random()), flags.clone(), clock.clone()).metrics(metrics.clone());
     web::Data::new(HttpState {

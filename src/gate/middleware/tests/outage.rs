@@ -1,6 +1,9 @@
 //! The store is away before, during or after a purchase.
 
+use actix_web::http::{Method, Uri, header::HeaderMap};
+
 use super::*;
+use crate::gate::Verdict;
 
 #[actix_web::test]
 async fn a_store_that_is_away_stops_no_purchase_and_still_no_forgery() {
@@ -19,6 +22,44 @@ async fn a_store_that_is_away_stops_no_purchase_and_still_no_forgery() {
         doors.settles(Settlement::Spent).await;
         assert_denied(&doors.buy(7, &doors.pass(7)).await);
     }
+}
+
+/// The flag was never read, and people are let through for that.
+struct Unread;
+
+impl FeatureFlagEvaluator for Unread {
+    fn is_enabled(&self, _: QueueTarget, _: UserId) -> bool {
+        false
+    }
+    fn reach(&self, _: QueueTarget) -> Reach {
+        Reach::Nobody
+    }
+    fn any_of(&self, _: QueueTargetType) -> Option<QueueTarget> {
+        None
+    }
+    fn names(&self, _: QueueTarget) -> bool {
+        false
+    }
+    fn is_known(&self) -> bool {
+        false
+    }
+}
+
+#[actix_web::test]
+async fn where_nobody_knows_whether_a_pass_is_needed_purchases_go_on_and_say_so() {
+    let doors = Doors::with_flags(Arc::new(Unread));
+    let pass = doors.pass(7);
+    let with_pass = [("X-User-Id", "7"), ("X-Entry-Token", pass.as_str())];
+    for (path, lines) in [(ORDERS, &[][..]), (ORDERS, &with_pass), ("/limited-drops/42//orders", &[])] {
+        let answer = doors.send(path, lines).await;
+        assert_eq!((answer.status, answer.degraded.as_deref()), (201, Some("redis")), "{path}");
+    }
+    assert!(!doors.store.is_claimed());
+    assert_eq!(doors.send("/limited-drops/42", &[]).await.degraded, None, "that is no purchase");
+    assert!(doors.counted(r#"virtual_queue_redis_degraded_total{operation="gate"} 3"#));
+    let asked = doors.gate.judge(&Method::POST, &Uri::from_static(ORDERS), &HeaderMap::new(), false).await;
+    assert_eq!(asked, Verdict::Unchecked);
+    assert!(doors.counted(r#"virtual_queue_redis_degraded_total{operation="gate"} 4"#));
 }
 
 #[actix_web::test]
