@@ -442,6 +442,27 @@ async fn a_replica_whose_clock_is_wrong_by_an_hour_gives_and_takes_the_right_pas
 }
 
 #[tokio::test]
+async fn a_replica_far_from_redis_whose_clock_is_wrong_gives_and_takes_the_right_passes() {
+    let shim = faketime();
+    for wrong_by in ["+3600s", "-400s"] {
+        let redis = RedisServer::start();
+        let proxy = Proxy::before(&redis);
+        proxy.delay(Duration::from_millis(150));
+        let settings = [
+            ("VQ_REDIS__COMMAND_TIMEOUT_MS", "400"),
+            ("LD_PRELOAD", shim.to_str().unwrap()),
+            ("FAKETIME", wrong_by),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ];
+        let server = Server::serve_at(&proxy.url(), &[&settings, &FIVE_A_SECOND[..]].concat());
+        enter_all(&server, 1).await;
+        let pass = server.await_pass(DROP, 1, Duration::from_secs(5)).await;
+        assert_eq!(server.order(42, 1, Some(&pass)).await.status, 201, "{wrong_by}");
+        invariants::assert_hold(&redis);
+    }
+}
+
+#[tokio::test]
 async fn ten_thousand_targets_asked_for_are_bounded_and_harm_nobody() {
     let redis = RedisServer::start();
     let settings = [&[("VQ_QUEUE__MAX_ACTIVE_TARGETS", "20")], &FIVE_A_SECOND[..]].concat();
