@@ -46,6 +46,8 @@ use crate::{
 
 /// No replica takes the tick lock for longer, whatever its tick ([`QueueRules::lock_ms`]).
 const LONGEST_LOCK_MS: i64 = 2000;
+/// What PTTL says of a key that stays for ever.
+const NO_END: i64 = -1;
 
 /// The queue on Redis. People's calls go in groups on one connection, the rest over a pool.
 pub struct RedisStore {
@@ -236,9 +238,9 @@ impl VirtualQueueStore for RedisStore {
         if let Some(lost) = self.settings.saw(target, stored) {
             self.restore_settings(target, lost).await?;
         }
-        if !ours && ttl_ms > LONGEST_LOCK_MS {
-            // Nobody takes it for so long: the clock went back, or a failover led to one that is behind. Its holder may be
-            // gone, and it is an economy only, so nobody waits for it.
+        if !ours && (ttl_ms > LONGEST_LOCK_MS || ttl_ms == NO_END) {
+            // Nobody takes it for so long: the clock went back, a failover led to one that is behind, or it was set by
+            // hand. Its holder may be gone, and it is an economy only, so nobody waits for it.
             let mut remove = cmd("DEL");
             remove.arg(&key);
             let () = self.shared.masters.pooled(&key, Call::command(remove)).await?;

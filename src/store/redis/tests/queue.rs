@@ -123,13 +123,18 @@ async fn one_owner_at_a_time_holds_the_tick_lock_and_its_own_counts_as_taken() {
 }
 
 #[tokio::test]
-async fn a_tick_lock_that_another_clock_made_long_is_not_waited_for() {
+async fn a_tick_lock_that_does_not_end_in_its_time_is_not_waited_for() {
     let room = Room::open().await;
-    assert_eq!(room.store.lock_tick(target(), "a").await, Ok(TickLock::Ours));
     let (mut redis, key) = (room.redis().await, crate::redis::keys::tick_lock(target()));
-    ::redis::cmd("PEXPIRE").arg(key).arg(11_900).exec_async(&mut redis).await.unwrap();
-    assert_eq!(room.store.lock_tick(target(), "b").await, Ok(TickLock::HeldFor(Duration::from_millis(1))));
-    assert_eq!(room.store.lock_tick(target(), "b").await, Ok(TickLock::Ours));
+    let (mut longer, mut forever) = (::redis::cmd("PEXPIRE"), ::redis::cmd("PERSIST"));
+    longer.arg(&key).arg(11_900);
+    forever.arg(&key);
+    for (spoil, from, to) in [(longer, "a", "b"), (forever, "b", "c")] {
+        assert_eq!(room.store.lock_tick(target(), from).await, Ok(TickLock::Ours));
+        spoil.exec_async(&mut redis).await.unwrap();
+        assert_eq!(room.store.lock_tick(target(), to).await, Ok(TickLock::HeldFor(Duration::from_millis(1))));
+        assert_eq!(room.store.lock_tick(target(), to).await, Ok(TickLock::Ours));
+    }
 }
 
 #[tokio::test]
