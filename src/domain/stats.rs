@@ -26,7 +26,8 @@ pub struct QueueStats {
     pub expired: u64,
     /// Passes given up by leaving.
     pub revoked: u64,
-    /// Direct passes given while this target had a queue (flag off, or failing open).
+    /// Direct passes given while this target had a queue (flag off, or failing open). Too few rather than too many: a
+    /// report that was not answered in time is not made again.
     pub direct: u64,
     /// Direct passes that bought.
     pub direct_consumed: u64,

@@ -17,7 +17,8 @@ impl DirectCounts {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(target).or_default() += passes;
     }
 
-    pub(super) fn take(&self) -> HashMap<QueueTarget, u64> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Those of these targets, which then count from zero.
+    pub(super) fn take(&self, which: impl Fn(QueueTarget) -> bool) -> Vec<(QueueTarget, u64)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extract_if(|target, _| which(*target)).collect()
     }
 }

@@ -86,20 +86,21 @@ impl LetThrough {
         }
     }
 
-    /// Everybody of these targets, who are then forgotten here.
-    pub(super) fn take(&self, which: impl Fn(QueueTarget) -> bool) -> HashMap<QueueTarget, Vec<(UserId, u64)>> {
+    /// The targets that somebody was let through to.
+    pub(super) fn targets(&self, which: impl Fn(QueueTarget) -> bool) -> Vec<QueueTarget> {
+        self.lock().targets.keys().copied().filter(|target| which(*target)).collect()
+    }
+
+    /// Everybody of this target, who are then forgotten here.
+    pub(super) fn take(&self, target: QueueTarget) -> Taken<'_> {
         let mut people = self.lock();
-        let taken: HashMap<_, Vec<_>> = people
-            .targets
-            .extract_if(|target, _| which(*target))
-            .map(|(target, those)| (target, those.into_iter().collect()))
-            .collect();
-        people.count -= taken.values().map(Vec::len).sum::<usize>();
-        taken
+        let those: Vec<_> = people.targets.remove(&target).unwrap_or_default().into_iter().collect();
+        people.count -= those.len();
+        Taken { memory: self, target, people: those }
     }
 
     /// What could not be handed over; passes given meanwhile are newer.
-    pub(super) fn put_back(&self, target: QueueTarget, those: &[(UserId, u64)]) {
+    fn put_back(&self, target: QueueTarget, those: &[(UserId, u64)]) {
         let mut people = self.lock();
         for (user, expires_at) in those.iter().copied() {
             let newer = people.targets.get(&target).is_some_and(|known| known.contains_key(&user));
@@ -132,6 +133,47 @@ impl LetThrough {
     }
 }
 
+/// People of one target on their way to the store. Whoever is still in it when it is dropped is remembered again.
+#[derive(Debug)]
+pub(super) struct Taken<'a> {
+    memory: &'a LetThrough,
+    target: QueueTarget,
+    people: Vec<(UserId, u64)>,
+}
+
+impl Taken<'_> {
+    pub(super) fn target(&self) -> QueueTarget {
+        self.target
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.people.len()
+    }
+
+    /// Some of them, at most so many.
+    pub(super) fn some(&self, most: usize) -> Option<&[(UserId, u64)]> {
+        self.people.rchunks(most).next()
+    }
+
+    /// The store has these [`Self::some`].
+    pub(super) fn done(&mut self, most: usize) {
+        self.people.truncate(self.people.len().saturating_sub(most));
+    }
+
+    /// Whose pass is over then is not remembered again.
+    pub(super) fn forget_expired(&mut self, now: u64) {
+        self.people.retain(|(_, expires_at)| *expires_at > now);
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if !self.people.is_empty() {
+            self.memory.put_back(self.target, &self.people);
+        }
+    }
+}
+
 impl People {
     fn live(&self, target: QueueTarget, user: UserId, now: u64) -> Option<u64> {
         self.targets.get(&target)?.get(&user).copied().filter(|expires_at| *expires_at > now)
@@ -151,6 +193,11 @@ mod tests {
         UserId::try_from(id).unwrap()
     }
 
+    /// Hands everybody of a target over.
+    fn taken(through: &LetThrough, id: u64) -> Vec<(UserId, u64)> {
+        std::mem::take(&mut through.take(target(id)).people)
+    }
+
     const REMEMBERED: Passage = Passage::New { remembered: true };
     const FORGOTTEN: Passage = Passage::New { remembered: false };
 
@@ -167,10 +214,11 @@ mod tests {
         through.forget(target(1), user(1));
         through.forget(target(1), user(1));
         assert_eq!(through.pass_narrow(target(1), true, user(2), (300, 0), || true), REMEMBERED);
-        assert_eq!(through.take(|of| of == target(2)).len(), 1);
+        taken(&through, 2);
         assert_eq!(through.pass(target(2), true, user(1), 300, 0), REMEMBERED, "there is room again");
-        assert_eq!(through.take(|_| true).len(), 2);
-        assert_eq!(through.take(|_| true).len(), 0);
+        assert_eq!(through.targets(|_| true).len(), 2);
+        assert_eq!((taken(&through, 1).len(), taken(&through, 2).len()), (1, 1));
+        assert_eq!(through.targets(|_| true).len(), 0);
     }
 
     #[test]
@@ -184,15 +232,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_back_does_not_hide_a_newer_pass() {
+    fn who_is_not_handed_over_is_remembered_unless_there_is_a_newer_pass() {
+        let through = LetThrough::new(100, 3);
+        for id in 1..=3 {
+            through.pass(target(1), true, user(id), 300, 0);
+        }
+        let mut on_the_way = through.take(target(1));
+        through.pass(target(1), true, user(1), 360, 60);
+        let handed_over = on_the_way.some(1).unwrap()[0].0;
+        on_the_way.done(1);
+        drop(on_the_way);
+        let mut all = taken(&through, 1);
+        all.sort_unstable_by_key(|(user, _)| user.get());
+        let expected = [(user(1), 360), (user(2), 300), (user(3), 300)];
+        let still_there = |(who, until): &(UserId, u64)| *who != handed_over || *until == 360;
+        assert_eq!(all, expected.into_iter().filter(still_there).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn who_has_had_the_turn_can_be_forgotten() {
         let through = LetThrough::new(100, 3);
         through.pass(target(1), true, user(1), 300, 0);
-        let taken = through.take(|_| true);
-        through.pass(target(1), true, user(1), 360, 60);
-        through.put_back(target(1), &taken[&target(1)]);
-        through.put_back(target(1), &[(user(2), 300)]);
-        let mut all = through.take(|_| true).remove(&target(1)).unwrap();
-        all.sort_unstable_by_key(|(user, _)| user.get());
-        assert_eq!(all, [(user(1), 360), (user(2), 300)]);
+        through.pass(target(1), true, user(2), 360, 0);
+        through.take(target(1)).forget_expired(300);
+        assert_eq!(taken(&through, 1), [(user(2), 360)]);
     }
 }

@@ -5,15 +5,19 @@
 
 mod active;
 mod direct;
+mod hand_over;
 mod let_through;
 mod outage;
+mod room;
 mod throttle;
 
 use std::{sync::Arc, time::Duration};
 
 pub use active::ActiveTargets;
 use direct::DirectCounts;
+use hand_over::HandOver;
 use outage::Outage;
+use room::Entered;
 
 use crate::{
     clock::StoreClock,
@@ -90,9 +94,12 @@ pub struct ServiceParts {
 /// Enter, status, leave, stats.
 pub struct VirtualQueueService {
     parts: ServiceParts,
-    active: ActiveTargets,
+    active: Arc<ActiveTargets>,
     direct: DirectCounts,
     outage: Outage,
+    hand_over: HandOver,
+    /// What a buyer waits for the store, in all.
+    limit: Duration,
     token_ttl_seconds: u64,
     heartbeat_timeout: Duration,
     max_active_targets: u64,
@@ -102,10 +109,12 @@ impl VirtualQueueService {
     /// A service under the configured rules.
     pub fn new(parts: ServiceParts, config: &Config) -> Self {
         Self {
-            active: ActiveTargets::default(),
+            active: Arc::default(),
             direct: DirectCounts::default(),
             outage: Outage::new(config, parts.clock.monotonic()),
             parts,
+            hand_over: HandOver::default(),
+            limit: Duration::from_millis(config.redis.command_timeout_ms),
             token_ttl_seconds: config.token.ttl_seconds,
             heartbeat_timeout: Duration::from_secs(config.queue.heartbeat_timeout_seconds),
             max_active_targets: config.queue.max_active_targets,
@@ -122,15 +131,11 @@ impl VirtualQueueService {
         if !self.parts.flags.is_enabled(target, user) {
             return self.without_queue(Operation::Enter, target, user);
         }
-        let entered = match self.make_room(target).await {
-            Ok(true) => self.parts.store.enter_if_absent(target, user).await,
-            Ok(false) => return Err(QueueError::TooManyTargets { retry_after_seconds: 30 }),
-            Err(error) => Err(error),
-        };
-        match entered {
-            Ok(Some(place)) => Ok(self.told(target, user, place)),
+        match self.enter_in_time(target, user).await {
+            Ok(Entered::Place(place)) => Ok(self.told(target, user, place)),
             // Spread out, so that those turned away do not come back together.
-            Ok(None) => Err(QueueError::Full { retry_after_seconds: rand::random_range(3..=8) }),
+            Ok(Entered::Full) => Err(QueueError::Full { retry_after_seconds: rand::random_range(3..=8) }),
+            Ok(Entered::NoRoom) => Err(QueueError::TooManyTargets { retry_after_seconds: 30 }),
             Err(error) => self.without_store(Operation::Enter, target, user, &error),
         }
     }
@@ -183,41 +188,6 @@ impl VirtualQueueService {
     /// The targets with a queue, as this replica knows them.
     pub fn active_targets(&self) -> &ActiveTargets {
         &self.active
-    }
-
-    /// Hands what this replica has done by itself to the store: the direct passes given since the last call, and the
-    /// people let through during an outage. What the store does not take now is tried again the next time.
-    pub async fn hand_over(&self) {
-        self.hand_over_direct_counts().await;
-        self.hand_over_let_through().await;
-    }
-
-    async fn hand_over_direct_counts(&self) {
-        for (target, passes) in self.direct.take() {
-            if self.parts.store.count_direct(target, passes).await.is_err() {
-                self.direct.add(target, passes);
-            }
-        }
-    }
-
-    /// Whether a target may have a queue: those known have one.
-    async fn make_room(&self, target: QueueTarget) -> Result<bool, StoreError> {
-        if self.active.contains(target) {
-            return Ok(true);
-        }
-        let limit = (!self.parts.flags.names(target)).then_some(self.max_active_targets);
-        let has_room = match self.parts.store.register_active(target, limit).await {
-            // Only the part of the store that has the list is away: that is no reason not to queue here. The list gets
-            // the target when it is back, because it was served.
-            Err(StoreError::Unavailable(_)) if !self.parts.store.is_away(target) => {
-                limit.is_none_or(|limit| self.active.count() < limit)
-            }
-            answer => answer?,
-        };
-        if has_room {
-            self.active.add(target);
-        }
-        Ok(has_room)
     }
 
     fn told(&self, target: QueueTarget, user: UserId, place: Place) -> Answer {

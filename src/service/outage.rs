@@ -1,5 +1,4 @@
-//! What people are told while the store gives no answer (DESIGN 5 "Failing well"), and what the store is told of it when
-//! it is back.
+//! What people are told while the store gives no answer (DESIGN 5 "Failing well").
 
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use crate::{
     config::{Config, OnFailure},
     domain::{Pacing, QueuePosition, QueueStatus, QueueTarget, UserId},
     metrics::Operation,
-    store::{MOST_ADOPTED_A_CALL, StoreError},
+    store::StoreError,
     token::stateless_expiry,
 };
 
@@ -103,34 +102,12 @@ impl VirtualQueueService {
         Ok(Self::direct(self.parts.issuer.mint(target, user, expires_at), true))
     }
 
-    /// Lets the store take over whom this replica let through without it.
-    pub(super) async fn hand_over_let_through(&self) {
+    /// Where the store is there again, doors of targets without a queue go.
+    pub(super) fn forget_ended_doors(&self) {
         if !self.is_degraded()
             && let Door::Throttled(throttle) = &self.outage.door
         {
             throttle.retain(|target| self.active.contains(target));
-        }
-        let let_through = &self.outage.let_through;
-        let (mut people, mut failed) = (0, None);
-        // Known without asking: then nothing need be taken out and put back.
-        for (target, those) in let_through.take(|target| !self.parts.store.is_away(target)) {
-            for chunk in those.chunks(MOST_ADOPTED_A_CALL) {
-                if failed.is_none() {
-                    match self.parts.store.adopt(target, chunk).await {
-                        Ok(_) => people += chunk.len(),
-                        Err(error) => failed = Some(error),
-                    }
-                }
-                if failed.is_some() {
-                    let_through.put_back(target, chunk);
-                }
-            }
-        }
-        if people > 0 {
-            tracing::info!(people, "the store has taken over whom we let through without it");
-        }
-        if let Some(error) = failed {
-            tracing::warn!(%error, "the store has not taken over everybody yet");
         }
     }
 }

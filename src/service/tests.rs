@@ -341,3 +341,32 @@ async fn direct_passes_for_made_up_targets_make_no_series() {
     assert!(text.contains(r#"virtual_queue_tokens_total{event="direct",target="other"} 500"#), "{text}");
     assert!(!text.contains("LIMITED_DROP"), "{text}");
 }
+
+#[actix_rt::test]
+async fn entering_a_new_target_far_away_takes_the_time_of_one_call_and_succeeds_in_the_end() {
+    // On a clock that runs.
+    let clock = StoreClock::system();
+    let mut config = Config::parse_default();
+    config.redis.command_timeout_ms = 200;
+    let metrics = Arc::new(Metrics::new());
+    let inner = EmbeddedStore::new(QueueRules::from_config(&config), clock.clone(), metrics.clone());
+    let store = FaultyStore::before(inner);
+    let (flags, issuer) = (Arc::new(Switch(AtomicBool::new(true))), Arc::new(Keyring::random()));
+    let parts = ServiceParts { store: store.clone(), flags, issuer, clock: clock.clone(), metrics };
+    let service = VirtualQueueService::new(parts, &config);
+    for round_trip in [120, 300] {
+        store.be(Mood::Far(Duration::from_millis(round_trip)));
+        let target = QueueTarget::new(QueueTargetType::LimitedDrop, round_trip).unwrap();
+        let began = clock.monotonic();
+        let answer = service.enter(target, user(7)).await.unwrap();
+        let took = clock.monotonic() - began;
+        assert!(answer.degraded, "two calls of {round_trip} ms do not fit in");
+        assert!(took < Duration::from_millis(280), "{took:?}");
+        // What was begun goes on.
+        tokio::time::sleep(Duration::from_millis(round_trip)).await;
+        assert!(service.active_targets().contains(target));
+    }
+    store.be(Mood::Far(Duration::from_millis(120)));
+    let target = QueueTarget::new(QueueTargetType::LimitedDrop, 120).unwrap();
+    assert_eq!(told(&service.enter(target, user(7)).await), "WAITING 1");
+}

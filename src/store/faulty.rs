@@ -1,6 +1,7 @@
 //! For tests of what stands on a store: a store that answers, fails, panics, hangs or waits as told.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -24,6 +25,8 @@ pub(crate) enum Mood {
     Fail(StoreError),
     Panic,
     Hang,
+    /// Answer after a round trip of so long.
+    Far(Duration),
     /// Answer when there is a permit.
     Wait(Arc<Semaphore>),
 }
@@ -32,16 +35,30 @@ pub(crate) enum Mood {
 pub(crate) struct FaultyStore {
     inner: Arc<dyn VirtualQueueStore>,
     mood: Mutex<Mood>,
+    /// What handing something over to these does instead.
+    spoilt: Mutex<HashMap<QueueTarget, Mood>>,
     calls: AtomicUsize,
+    handed_over: AtomicUsize,
 }
 
 impl FaultyStore {
     pub(crate) fn before(inner: Arc<dyn VirtualQueueStore>) -> Arc<Self> {
-        Arc::new(Self { inner, mood: Mutex::default(), calls: AtomicUsize::new(0) })
+        Arc::new(Self {
+            inner,
+            mood: Mutex::default(),
+            spoilt: Mutex::default(),
+            calls: AtomicUsize::new(0),
+            handed_over: AtomicUsize::new(0),
+        })
     }
 
     pub(crate) fn be(&self, mood: Mood) {
         *self.mood.lock().unwrap() = mood;
+    }
+
+    /// What handing something over to this target does from now on, whatever the mood.
+    pub(crate) fn spoil(&self, target: QueueTarget, mood: Mood) {
+        self.spoilt.lock().unwrap().insert(target, mood);
     }
 
     /// Calls made so far.
@@ -49,14 +66,34 @@ impl FaultyStore {
         self.calls.load(Ordering::SeqCst)
     }
 
+    /// Of those, the ones that handed something over.
+    pub(crate) fn handed_over(&self) -> usize {
+        self.handed_over.load(Ordering::SeqCst)
+    }
+
     async fn reached(&self) -> Result<&dyn VirtualQueueStore, StoreError> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
         let mood = self.mood.lock().unwrap().clone();
+        self.reached_in(mood).await
+    }
+
+    async fn reached_by_hand_over(&self, target: QueueTarget) -> Result<&dyn VirtualQueueStore, StoreError> {
+        self.handed_over.fetch_add(1, Ordering::SeqCst);
+        let spoilt = self.spoilt.lock().unwrap().get(&target).cloned();
+        let mood = spoilt.unwrap_or_else(|| self.mood.lock().unwrap().clone());
+        self.reached_in(mood).await
+    }
+
+    async fn reached_in(&self, mood: Mood) -> Result<&dyn VirtualQueueStore, StoreError> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
         match mood {
             Mood::Answer => Ok(&*self.inner),
             Mood::Fail(error) => Err(error),
             Mood::Panic => panic!("as told"),
             Mood::Hang => std::future::pending().await,
+            Mood::Far(round_trip) => {
+                tokio::time::sleep(round_trip).await;
+                Ok(&*self.inner)
+            }
             Mood::Wait(permits) => {
                 permits.acquire().await.unwrap().forget();
                 Ok(&*self.inner)
@@ -93,10 +130,10 @@ impl VirtualQueueStore for FaultyStore {
         self.reached().await?.stats(target).await
     }
     async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError> {
-        self.reached().await?.count_direct(target, passes).await
+        self.reached_by_hand_over(target).await?.count_direct(target, passes).await
     }
     async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError> {
-        self.reached().await?.adopt(target, passes).await
+        self.reached_by_hand_over(target).await?.adopt(target, passes).await
     }
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
         self.reached().await?.lock_tick(target, owner).await

@@ -73,8 +73,8 @@ pub trait VirtualQueueStore: Send + Sync {
     /// What the pumps look after. Also puts back what this replica served since the last call.
     async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError>;
 
-    /// Makes room for a target among at most `limit` active ones (`None`: whatever their number).
-    /// False: there is none.
+    /// Makes room for a target among at most `limit` active ones (`None`: whatever their number). It is among them at the
+    /// next [`Self::active_targets`] at the latest. False: there is none.
     async fn register_active(&self, target: QueueTarget, limit: Option<u64>) -> Result<bool, StoreError>;
 
     /// Takes a target without a queue out of the active ones. False: it has one (again), and stays.

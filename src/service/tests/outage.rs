@@ -206,3 +206,66 @@ async fn a_pause_and_a_pace_of_the_operator_hold_without_the_store() {
     let answers = [told(&world.ask(1).await), told(&world.ask(2).await)];
     assert_eq!(answers, ["DIRECT_ADMITTED", "WAITING"]);
 }
+
+#[actix_rt::test]
+async fn a_target_that_takes_nobody_over_holds_no_other_up_and_is_forgotten_with_the_passes() {
+    let world = World::with(|config| config.queue.capacity = 100);
+    let sound = QueueTarget::new(QueueTargetType::TicketingEvent, 7).unwrap();
+    world.enter(1).await;
+    world.service.enter(sound, user(1)).await.unwrap();
+    world.store.be(away());
+    for target in [drop_42(), sound] {
+        world.service.status(target, user(1)).await.unwrap();
+    }
+    world.store.be(Mood::Answer);
+    world.store.spoil(drop_42(), Mood::Fail(StoreError::Broken("WRONGTYPE".to_owned())));
+    for _ in 0..3 {
+        world.service.hand_over_let_through().await;
+    }
+    assert_eq!(world.store.stats(sound).await.unwrap().issued, 1);
+    let calls = world.store.handed_over();
+    world.pass_time(301);
+    world.service.hand_over_let_through().await;
+    assert_eq!(world.store.handed_over(), calls + 1, "tried a last time");
+    world.service.hand_over_let_through().await;
+    assert_eq!(world.store.handed_over(), calls + 1, "and forgotten, since the pass is over");
+}
+
+#[actix_rt::test]
+async fn a_place_goes_also_where_the_store_was_slow_until_the_pass_was_over() {
+    let world = World::with(|config| config.queue.capacity = 100);
+    world.enter(1).await;
+    world.store.be(away());
+    world.poll(1).await;
+    world.store.be(Mood::Answer);
+    world.store.spoil(drop_42(), Mood::Fail(StoreError::TimedOut));
+    world.pass_time(301);
+    world.service.hand_over().await;
+    world.store.spoil(drop_42(), Mood::Answer);
+    world.service.hand_over().await;
+    let stats = world.store.stats(drop_42()).await.unwrap();
+    assert_eq!((stats.waiting, stats.left), (0, 1));
+}
+
+#[actix_rt::test]
+async fn direct_passes_are_counted_again_only_where_they_surely_were_not() {
+    let world = World::new();
+    world.enter(7).await;
+    world.flag.0.store(false, Ordering::SeqCst);
+    let mut direct = 0;
+    for (error, are_kept) in [
+        (StoreError::Unavailable("refused".to_owned()), true),
+        (StoreError::TimedOut, false),
+        (StoreError::Broken("WRONGTYPE".to_owned()), false),
+    ] {
+        for id in 1..=5 {
+            world.poll(id).await;
+        }
+        world.store.spoil(drop_42(), Mood::Fail(error.clone()));
+        world.service.hand_over().await;
+        world.store.spoil(drop_42(), Mood::Answer);
+        world.service.hand_over().await;
+        direct += if are_kept { 5 } else { 0 };
+        assert_eq!(world.store.stats(drop_42()).await.unwrap().direct, direct, "{error}");
+    }
+}

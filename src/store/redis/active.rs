@@ -59,7 +59,9 @@ impl RedisStore {
                 return Ok(false);
             }
         }
-        self.shared.add_active(vec![target]).await.map(|()| true)
+        // It has room, and a buyer waits to hear that: the list gets it with those that were served.
+        self.shared.note_served([target]);
+        Ok(true)
     }
 
     /// Takes a target that has no queue off the list. False: it has one.

@@ -1,0 +1,105 @@
+//! What this replica has done by itself, and the store is to know: direct passes given, and people let through without it.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream};
+
+use super::{VirtualQueueService, let_through::Taken};
+use crate::{
+    domain::QueueTarget,
+    store::{MOST_ADOPTED_A_CALL, StoreError},
+};
+
+/// Calls under way at a time: enough for hundreds of targets within a second where the store is far, few enough that
+/// the ticks do not wait for them.
+const CALLS: usize = 8;
+/// Where something is not taken again and again, it is said so often.
+const SAY_EVERY: Duration = Duration::from_secs(60);
+
+/// At most one at a time, and what was said about it.
+#[derive(Debug, Default)]
+pub(super) struct HandOver {
+    one: tokio::sync::Mutex<()>,
+    /// On the monotonic clock.
+    said_at: Mutex<Option<Duration>>,
+}
+
+impl HandOver {
+    fn may_say(&self, now: Duration) -> bool {
+        let mut said_at = self.said_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = said_at.is_none_or(|at| now.saturating_sub(at) >= SAY_EVERY);
+        if may {
+            *said_at = Some(now);
+        }
+        may
+    }
+}
+
+impl VirtualQueueService {
+    /// Hands what this replica has done by itself to the store: the direct passes given since the last call, and the
+    /// people let through during an outage. What the store does not take now is tried again the next time. A target whose
+    /// keys are spoilt holds no other up.
+    pub async fn hand_over(&self) {
+        let _one = self.hand_over.one.lock().await;
+        self.hand_over_direct_counts().await;
+        self.hand_over_let_through().await;
+    }
+
+    async fn hand_over_direct_counts(&self) {
+        let counts = self.direct.take(|target| !self.parts.store.is_away(target));
+        stream::iter(counts)
+            .for_each_concurrent(CALLS, async |(target, passes)| {
+                match self.parts.store.count_direct(target, passes).await {
+                    // It is not done. After any other error it may be, or will never be: rather one too few.
+                    Err(StoreError::Unavailable(_)) => self.direct.add(target, passes),
+                    Err(StoreError::TimedOut | StoreError::Broken(_)) | Ok(()) => {}
+                }
+            })
+            .await;
+    }
+
+    /// Lets the store take over whom this replica let through without it.
+    pub(super) async fn hand_over_let_through(&self) {
+        self.forget_ended_doors();
+        // Known without asking: then nothing need be taken out and put back.
+        let targets = self.outage.let_through.targets(|target| !self.parts.store.is_away(target));
+        let outcomes: Vec<(QueueTarget, usize, Option<StoreError>)> = stream::iter(targets)
+            .map(async |target| {
+                let mut taken = self.outage.let_through.take(target);
+                let everybody = taken.count();
+                let failed = self.adopt(&mut taken).await.err();
+                (target, everybody - taken.count(), failed)
+            })
+            .buffer_unordered(CALLS)
+            .collect()
+            .await;
+        let people: usize = outcomes.iter().map(|(_, people, _)| people).sum();
+        if people > 0 {
+            tracing::info!(people, "the store has taken over whom we let through without it");
+        }
+        let mut failed = outcomes.iter().filter_map(|(target, _, error)| Some((target, error.as_ref()?)));
+        if let Some((example, error)) = failed.next()
+            && self.hand_over.may_say(self.parts.clock.monotonic())
+        {
+            let targets = 1 + failed.count();
+            tracing::warn!(%error, targets, %example, "the store has not taken over everybody yet");
+        }
+    }
+
+    /// As many of these as the store takes are taken from them.
+    async fn adopt(&self, taken: &mut Taken<'_>) -> Result<(), StoreError> {
+        while let Some(some) = taken.some(MOST_ADOPTED_A_CALL) {
+            let adopted = self.parts.store.adopt(taken.target(), some).await;
+            if let Err(StoreError::Broken(_)) = adopted {
+                // It may never take them. Who has had the turn needs nothing any more.
+                taken.forget_expired(self.parts.clock.now_seconds());
+            }
+            adopted?;
+            taken.done(MOST_ADOPTED_A_CALL);
+        }
+        Ok(())
+    }
+}
