@@ -10,15 +10,16 @@ use std::{
 use actix::{
     Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, AtomicResponse, Context, Handler, Message, WrapFuture,
 };
+use actix_rt::task::JoinHandle;
 use futures_util::FutureExt;
 
-use super::{AdmissionActor, PumpParts, admission::Health};
+use super::{AdmissionActor, PumpParts, health::Health};
 use crate::{domain::QueueTarget, metrics::RestartCause, redis::keys, service::VirtualQueueService, store::StoreError};
 
 /// How often the active targets are read.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
-/// A tick that ended longer ago than the configured tick and this hangs. With [`REFRESH_EVERY`] on top, admission goes
-/// on within two ticks of two seconds.
+/// A pump that has not got on for longer than the configured tick and this hangs. With [`REFRESH_EVERY`] on top, admission
+/// goes on within two ticks of two seconds.
 const FROZEN_AFTER: Duration = Duration::from_secs(1);
 /// How far apart targets begin that would begin together.
 const STAGGER: Duration = Duration::from_millis(1);
@@ -31,6 +32,7 @@ pub struct Directory {
     every: Duration,
     /// The list of active targets is none, as was last logged.
     is_broken: bool,
+    handing_over: Option<JoinHandle<()>>,
 }
 
 struct Pump {
@@ -50,7 +52,7 @@ impl Directory {
     /// A directory without pumps; it looks for targets as soon as it is started.
     pub fn new(parts: PumpParts, service: Arc<VirtualQueueService>) -> Self {
         let every = REFRESH_EVERY.min(parts.tick);
-        Self { parts, service, pumps: HashMap::new(), every, is_broken: false }
+        Self { parts, service, pumps: HashMap::new(), every, is_broken: false, handing_over: None }
     }
 
     /// One living pump for each of these, and none besides.
@@ -71,7 +73,7 @@ impl Directory {
                 None => None,
                 Some(pump) if pump.health.has_ended() => None,
                 Some(pump) if !pump.address.connected() => Some(RestartCause::Gone),
-                Some(pump) if pump.health.since_last_tick(now) > self.parts.tick + FROZEN_AFTER => {
+                Some(pump) if pump.health.stood_still(now) > self.parts.tick + FROZEN_AFTER => {
                     Some(RestartCause::Frozen)
                 }
                 Some(_) => continue,
@@ -109,6 +111,18 @@ impl Directory {
         }
     }
 
+    /// In a task of its own: a far store or a crowd takes its time, and no new target waits for that. One at a time.
+    fn hand_over(&mut self) {
+        if self.handing_over.as_ref().is_none_or(JoinHandle::is_finished) {
+            let service = self.service.clone();
+            self.handing_over = Some(actix_rt::spawn(async move {
+                if AssertUnwindSafe(service.hand_over()).catch_unwind().await.is_err() {
+                    tracing::error!("handing over to the store panicked; the next try goes on");
+                }
+            }));
+        }
+    }
+
     fn start(&mut self, target: QueueTarget) {
         let (actor, health) = AdmissionActor::new(target, self.parts.clone(), STAGGER * self.pumps.len() as u32);
         self.pumps.insert(target, Pump { address: actor.start(), health });
@@ -137,9 +151,9 @@ impl Handler<Refresh> for Directory {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, _: Refresh, _: &mut Self::Context) -> Self::Result {
+        self.hand_over();
         let (store, service) = (self.parts.store.clone(), self.service.clone());
         let look = async move {
-            service.hand_over().await;
             let targets = store.active_targets().await?;
             service.active_targets().replace(targets.iter().copied());
             Ok::<_, StoreError>(targets)

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use actix::{Actor, Context, Handler, Message};
 
-use super::admission::Health;
+use super::health::Health;
 use crate::{
     domain::QueueTarget,
     metrics::{Metrics, TickFailure},
@@ -32,11 +32,11 @@ impl Actor for MetricsActor {
     }
 }
 
-/// What a tick of this replica saw.
+/// What a pump of this replica saw.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct TickReport {
-    /// Whose tick it was.
+    /// Which one.
     pub(super) pump: Arc<Health>,
     /// Of which target.
     pub target: QueueTarget,

@@ -10,7 +10,11 @@
 
 mod admission;
 mod directory;
+mod health;
 mod metrics;
+mod pace;
+mod pump;
+mod trouble;
 mod watch;
 
 pub use admission::AdmissionActor;

@@ -351,7 +351,7 @@ async fn entering_a_new_target_far_away_takes_the_time_of_one_call_and_succeeds_
     let metrics = Arc::new(Metrics::new());
     let inner = EmbeddedStore::new(QueueRules::from_config(&config), clock.clone(), metrics.clone());
     let store = FaultyStore::before(inner);
-    let (flags, issuer) = (Arc::new(Switch(AtomicBool::new(true))), Arc::new(Keyring::random()));
+    let (flags, issuer) = (Arc::new(Switch(AtomicBool::new(true), AtomicBool::new(true))), Arc::new(Keyring::random()));
     let parts = ServiceParts { store: store.clone(), flags, issuer, clock: clock.clone(), metrics };
     let service = VirtualQueueService::new(parts, &config);
     for round_trip in [120, 300] {

@@ -1,6 +1,7 @@
 //! The pumps under panic, error, freeze, stop and respawn; two on one target; a target that ends. Real time, short
 //! ticks: what is tested here is when things run.
 
+mod far;
 mod replaced;
 mod ticks;
 
@@ -48,6 +49,7 @@ impl FeatureFlagEvaluator for On {
 /// One process's pumps on a store in memory, ten people a tick of 100 ms.
 struct Pumps {
     store: Arc<FaultyStore>,
+    service: Arc<VirtualQueueService>,
     metrics: Arc<Metrics>,
     watch: Addr<PumpWatch>,
     reports: Addr<MetricsActor>,
@@ -61,7 +63,11 @@ fn rules() -> QueueRules {
 }
 
 fn store(clock: &StoreClock) -> Arc<EmbeddedStore> {
-    EmbeddedStore::new(rules(), clock.clone(), Arc::new(Metrics::new()))
+    store_of(rules(), clock)
+}
+
+fn store_of(rules: QueueRules, clock: &StoreClock) -> Arc<EmbeddedStore> {
+    EmbeddedStore::new(rules, clock.clone(), Arc::new(Metrics::new()))
 }
 
 impl Pumps {
@@ -90,7 +96,8 @@ impl Pumps {
             reports: MetricsActor::new(metrics.clone()).start(),
         };
         let reports = parts.reports.clone();
-        Self { store, metrics, watch: PumpWatch::begin(parts, service).start(), reports }
+        let watch = PumpWatch::begin(parts, service.clone()).start();
+        Self { store, service, metrics, watch, reports }
     }
 
     fn alone() -> (Self, Arc<EmbeddedStore>) {

@@ -1,0 +1,110 @@
+//! How long the calls of a tick take, which is how much sooner they begin than their effect is due.
+
+use std::time::Duration;
+
+/// A tick begins at least so long before its batch goes.
+pub(super) const LEAST_LEAD: Duration = Duration::from_millis(50);
+/// How many batches are remembered.
+const REMEMBERED: usize = 4;
+/// A timer is up to a millisecond late, and a round trip is not always as quick: a batch that comes a little late is asked
+/// for once, one that comes early twice.
+const SLACK: Duration = Duration::from_millis(2);
+
+/// As the last ticks of one target showed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// No lead is longer: the tick lock, which is taken at its beginning, must hold until the batch has gone.
+    longest_lead: Duration,
+    /// What locking and sweeping take.
+    preparing: Duration,
+    /// What the last batches took, there and back; the newest first.
+    trips: [Option<Duration>; REMEMBERED],
+}
+
+impl Pace {
+    /// Nothing is known yet, but the configured tick.
+    pub(super) fn new(tick: Duration) -> Self {
+        // The lock holds for 0.95 of this (`QueueRules::lock_ms`).
+        let longest_lead = tick.min(Duration::from_secs(2)) / 2;
+        Self { longest_lead, preparing: Duration::ZERO, trips: [None; REMEMBERED] }
+    }
+
+    /// So long before a batch goes the tick begins: locking and sweeping are done by then.
+    pub(super) fn lead(&self) -> Duration {
+        self.preparing.clamp(LEAST_LEAD.min(self.longest_lead), self.longest_lead)
+    }
+
+    /// So much sooner than `after` the answer to one batch the next is asked for, to reach the store when it is due: the
+    /// answer was on its way, and so will the question be. As quick as it can be, since whoever comes early comes twice.
+    pub(super) fn head_start(&self) -> Duration {
+        self.trips.iter().flatten().min().map_or(Duration::ZERO, |trip| trip.saturating_sub(SLACK))
+    }
+
+    /// Locking and sweeping took so long. Longer is believed at once. Shorter bit by bit: a tick that begins a little
+    /// late lets another replica have the lock.
+    pub(super) fn prepared(&mut self, took: Duration) {
+        self.preparing = took.max(self.preparing * 15 / 16).min(self.longest_lead);
+    }
+
+    /// A batch went, and it took so long until that was known.
+    pub(super) fn batch_went(&mut self, took: Duration) {
+        self.trips.rotate_right(1);
+        self.trips[0] = Some(took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_secs(2);
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_tick_begins_as_much_sooner_as_preparing_took() {
+        let mut pace = Pace::new(TICK);
+        assert_eq!(pace.lead(), ms(50), "before anything is known");
+        pace.prepared(ms(3));
+        assert_eq!(pace.lead(), ms(50), "and where the store is near");
+        pace.prepared(ms(640));
+        assert_eq!(pace.lead(), ms(640));
+        pace.prepared(ms(300));
+        assert_eq!(pace.lead(), ms(600), "shorter bit by bit");
+        for _ in 0..100 {
+            pace.prepared(ms(300));
+        }
+        assert_eq!(pace.lead(), ms(300));
+    }
+
+    #[test]
+    fn the_lock_holds_until_the_batch_has_gone_however_long_preparing_takes() {
+        for tick in [100, 500, 2000, 60_000] {
+            let mut pace = Pace::new(ms(tick));
+            assert!(pace.lead() <= ms(tick) / 2);
+            pace.prepared(ms(100_000));
+            let holds = ms(tick.min(2000) * 95 / 100);
+            assert_eq!(pace.lead(), ms(tick.min(2000)) / 2);
+            assert!(pace.lead() < holds);
+        }
+    }
+
+    #[test]
+    fn the_next_batch_is_asked_for_sooner_by_the_quickest_of_the_last_trips() {
+        let mut pace = Pace::new(TICK);
+        assert_eq!(pace.head_start(), Duration::ZERO);
+        pace.batch_went(ms(1));
+        assert_eq!(pace.head_start(), Duration::ZERO, "where the store is near");
+        let mut pace = Pace::new(TICK);
+        for took in [300, 152, 310, 305] {
+            pace.batch_went(ms(took));
+        }
+        assert_eq!(pace.head_start(), ms(150));
+        pace.batch_went(ms(303));
+        pace.batch_went(ms(302));
+        pace.batch_went(ms(301));
+        assert_eq!(pace.head_start(), ms(299), "what was long ago does not count");
+    }
+}

@@ -1,0 +1,80 @@
+//! When a target's ticks keep failing, somebody must be told, once.
+
+use std::time::Duration;
+
+use crate::domain::QueueTarget;
+
+/// After so many ticks without a good one.
+const TICKS: u32 = 5;
+
+/// What one target's ticks have been like.
+#[derive(Debug, Default)]
+pub(super) struct Trouble {
+    /// Since when none was good, on the monotonic clock.
+    since: Option<Duration>,
+    is_told: bool,
+}
+
+impl Trouble {
+    /// A tick failed. `away`: the store counts as away, which is told elsewhere, and once for all targets. True: it is
+    /// time to say so.
+    pub(super) fn failed(&mut self, now: Duration, tick: Duration, away: bool) -> bool {
+        if away {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        let is_news = !self.is_told && now.saturating_sub(since) > tick * TICKS;
+        self.is_told |= is_news;
+        is_news
+    }
+
+    /// A tick was good. True: the trouble that was told of is over.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.since = None;
+        std::mem::take(&mut self.is_told)
+    }
+}
+
+/// Says so.
+pub(super) fn tell(target: QueueTarget, cause: &str) {
+    tracing::warn!(%target, cause, "the ticks of this target keep failing: nobody is admitted");
+}
+
+/// Says that it is over.
+pub(super) fn tell_end(target: QueueTarget) {
+    // As loud as the beginning, and kept back as that is where a thousand targets are concerned.
+    tracing::warn!(%target, "the ticks of this target go on");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_secs(2);
+
+    #[test]
+    fn ticks_that_keep_failing_are_told_of_once_and_so_is_their_end() {
+        let mut trouble = Trouble::default();
+        let told: Vec<u64> =
+            (0..60).filter(|second| trouble.failed(Duration::from_secs(*second), TICK, false)).collect();
+        assert_eq!(told, [11], "after five ticks of two seconds");
+        assert!(trouble.is_over());
+        assert!(!trouble.is_over(), "once");
+        assert!(!trouble.failed(Duration::from_secs(60), TICK, false), "a single one is no news");
+        assert!(!trouble.is_over());
+        assert!(!trouble.failed(Duration::from_secs(99), TICK, false), "nor is the next single one");
+    }
+
+    #[test]
+    fn an_outage_is_told_elsewhere() {
+        let mut trouble = Trouble::default();
+        for second in 0..60 {
+            assert!(!trouble.failed(Duration::from_secs(second), TICK, true));
+        }
+        assert!(!trouble.failed(Duration::from_secs(60), TICK, false), "it counts from the outage's end");
+        assert!(trouble.failed(Duration::from_secs(71), TICK, false));
+        assert!(!trouble.failed(Duration::from_secs(72), TICK, true));
+        assert!(!trouble.failed(Duration::from_secs(84), TICK, false) && trouble.is_over(), "it was told, and is over");
+    }
+}
