@@ -104,7 +104,8 @@ impl Directory {
                     cause,
                     key = keys::ACTIVE,
                     "the list of active targets cannot be read: whoever enters for a new target is told what \
-                     redis.on_failure says. Remove the key if it is no set: it is made anew within a second"
+                     redis.on_failure says, or waits where the flag's rule names it. Remove the key if it is no set: it \
+                     is made anew within a second"
                 );
             }
             Ok(_) | Err(_) => {}
