@@ -17,8 +17,8 @@ local function begin_life()
   redis.call('DEL', waiting, heartbeat, passes, marks, stats)
   mark, admitted_here = 0, 0
   -- The first batch goes one tick after the first entry.
-  next_allowed = now + tick_ms
-  redis.call('HSET', stats, 'born', now, 'next_allowed', next_allowed, 'pulse', now)
+  next_allowed = pay_a_tick()
+  redis.call('HSET', stats, 'born', now, 'pulse', now)
 end
 
 local born = redis.call('EXISTS', seq) == 0

@@ -1,5 +1,5 @@
 -- evict.lua: before each batch, who fell silent goes, passes that are over are counted, and what no longer matters is
--- pruned: at most 250 of each a call. Slides nothing.
+-- pruned: at most 250 of each a call, and of silent people no more than this tick may still evict. Slides nothing.
 --
 -- KEYS   as includes/target.lua
 -- ARGV   1..8 as includes/target.lua
@@ -15,7 +15,7 @@ local since = silent_since()
 
 local evicted, silent = 0, {}
 if since >= 0 then
-  silent = redis.call('ZRANGE', heartbeat, '-inf', since, 'BYSCORE', 'LIMIT', 0, CHUNK)
+  silent = redis.call('ZRANGE', heartbeat, '-inf', since, 'BYSCORE', 'LIMIT', 0, math.min(CHUNK, max_evict))
   if #silent > 0 then
     evicted = redis.call('ZREM', waiting, unpack(silent))
     redis.call('ZREM', heartbeat, unpack(silent))
@@ -30,8 +30,9 @@ if #over > 0 then
   redis.call('HINCRBY', stats, 'expired', expired)
 end
 
--- A floor in the past refuses only passes that are over anyway.
-local settled = redis.call('ZRANGE', floors, '-inf', now_s, 'BYSCORE', 'LIMIT', 0, CHUNK)
+-- A floor in the past refuses only passes that are over anyway. It is kept for the life of a pass longer: a clock that was
+-- ahead for a while, by no more than that, makes no spent pass live again when it comes back.
+local settled = redis.call('ZRANGE', floors, '-inf', now_s - token_ttl_s, 'BYSCORE', 'LIMIT', 0, CHUNK)
 if #settled > 0 then
   redis.call('ZREM', floors, unpack(settled))
 end

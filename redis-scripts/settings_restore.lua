@@ -1,19 +1,33 @@
 -- settings_restore.lua: what an operator set for a target is written back where the store has lost it or has something
--- older. What is as new or newer stays; of two that nobody gave a version, the stored one does.
+-- older. What is as new or newer stays; of two that nobody gave a version, the stored one does. Where there is a queue, no
+-- batch goes for a tick of theirs: the last one may have paid for it, and what else was lost does not say.
 --
--- KEYS   1 settings   hash, no TTL, as includes/target.lua has it
--- ARGV   1 version, 0 where it has none   2 a field   3.. its value, and so on: all fields, `version` among them
--- Reply  1: written | 0: not needed any more
--- Example  nothing is stored, ARGV 3 version 3 paused 1: 1; again: 0
-assert(#KEYS == 1 and #ARGV >= 3 and #ARGV % 2 == 1, 'settings_restore takes the key, a version, fields and values')
-local settings, version = KEYS[1], tonumber(ARGV[1])
+-- KEYS   as includes/target.lua
+-- ARGV   1..8 as includes/target.lua; 9 version, 0 where it has none; 10 a field; 11.. its value, and so on: all fields,
+--        `version` among them
+-- Reply  now, 1 (written) | now, 0 (not needed any more)
+-- Example  nothing is stored, ARGV 9.. 3 version 3 paused 1: 1000000 1; again: 1000000 0
+assert(#ARGV >= 11 and #ARGV % 2 == 1, 'settings_restore takes a version, fields and values')
+local version = tonumber(ARGV[9])
+
+-- As src/store/redis/settings.rs reads it: digits alone, and as far as numbers count in ones here.
+local function version_of(text)
+  local number = tonumber(string.match(text or '', '^%d+$'))
+  return number and number < 9007199254740992 and number or 0
+end
 
 if redis.call('EXISTS', settings) == 1 then
-  local stored = redis.call('HGET', settings, 'version') or ''
-  if (tonumber(string.match(stored, '^%d+$')) or 0) >= version then
-    return { 0 }
+  -- A key of a wrong kind is none.
+  local stored = redis.pcall('HGET', settings, 'version')
+  if type(stored) ~= 'table' and version_of(stored) >= version then
+    return { now, 0 }
   end
 end
 redis.call('DEL', settings)
-redis.call('HSET', settings, unpack(ARGV, 2))
-return { 1 }
+redis.call('HSET', settings, unpack(ARGV, 10))
+read_pace()
+local next_allowed = read_next_allowed() or 0
+if redis.call('EXISTS', seq) == 1 and next_allowed < now + tick_ms then
+  pay_a_tick()
+end
+return { now, 1 }

@@ -315,7 +315,6 @@ fn start_pumps(
         // Different in every process: 128 random bits.
         owner: format!("{:032x}", rand::random::<u128>()).into(),
         tick: Duration::from_millis(config.queue.tick_ms),
-        max_evict_per_tick: config.queue.max_evict_per_tick,
         reports,
     };
     let service = service.clone();

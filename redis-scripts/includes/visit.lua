@@ -4,13 +4,9 @@
 
 local NOT_IN_QUEUE, WAITING, ISSUED, LIVE_PASS, FULL = 0, 1, 2, 3, 4
 
-local next_allowed = tonumber(redis.call('HGET', stats, 'next_allowed')) or now
--- Further ahead than a tick: from another clock, as in admit.lua. Already here, because after a failover the first tick
--- comes a tick later, and would then have to wait for another.
-if next_allowed > now + tick_ms then
-  next_allowed = now + tick_ms
-  redis.call('HSET', stats, 'next_allowed', next_allowed)
-end
+-- A time from another clock is put right already here, because after a failover the first tick comes a tick later, and
+-- would then have to wait for another.
+local next_allowed = read_next_allowed() or now
 -- Admitted people who have not polled yet: they are no longer in front of anybody.
 local admitted_here = redis.call('ZCOUNT', waiting, '-inf', mark)
 -- Passes found to be over, and counted, in this call.

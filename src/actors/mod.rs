@@ -41,8 +41,6 @@ pub struct PumpParts {
     pub owner: Arc<str>,
     /// The configured tick.
     pub tick: Duration,
-    /// `queue.max_evict_per_tick`.
-    pub max_evict_per_tick: u64,
     /// Where reports go.
     pub reports: Addr<MetricsActor>,
 }

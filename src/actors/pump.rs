@@ -64,12 +64,12 @@ impl Pump {
         if let Some(wait) = self.until_go().filter(|wait| *wait <= lead) {
             tokio::time::sleep(wait).await;
         }
-        let mut moved = self.admit().await?;
+        let mut moved = self.admit(evicted).await?;
         if let Tick::NotYet(wait) = moved
             && wait <= lead
         {
             tokio::time::sleep(wait.saturating_sub(self.pace.head_start())).await;
-            moved = self.admit().await?;
+            moved = self.admit(evicted).await?;
         }
         // As soon as it is known: what comes after takes time, too.
         let again_in =
@@ -86,13 +86,13 @@ impl Pump {
         }
     }
 
-    /// Evicts who fell silent, as many as may be and as there is time for before the batch is to be asked for: 250 at
-    /// least. How many; none: the target has no queue.
+    /// Evicts who fell silent, as many as may be and as there is time for before the batch is to be asked for: one call's
+    /// worth at least. How many; none: the target has no queue.
     async fn sweep(&self) -> Result<Option<u64>, StoreError> {
         let mut evicted = 0;
         loop {
             let asked = self.now();
-            let swept = self.parts.store.sweep_stale(self.target).await;
+            let swept = self.parts.store.sweep_stale(self.target, evicted).await;
             let sweep = self.answered(swept)?;
             evicted += sweep.evicted;
             if sweep.gone {
@@ -100,15 +100,15 @@ impl Pump {
             }
             let took = self.now().saturating_sub(asked);
             let is_time = self.until_go().is_some_and(|left| left < took);
-            if !sweep.more || evicted >= self.parts.max_evict_per_tick || is_time {
+            if !sweep.more || is_time {
                 return Ok(Some(evicted));
             }
         }
     }
 
-    async fn admit(&mut self) -> Result<Tick, StoreError> {
+    async fn admit(&mut self, evicted: u64) -> Result<Tick, StoreError> {
         let asked = self.now();
-        let moved = self.parts.store.advance_admission(self.target).await;
+        let moved = self.parts.store.advance_admission(self.target, evicted).await;
         let moved = self.answered(moved)?;
         if matches!(moved, Tick::Moved { .. }) {
             self.pace.batch_went(self.now().saturating_sub(asked));

@@ -105,10 +105,10 @@ impl VirtualQueueStore for FakeStore {
     async fn lock_tick(&self, _: QueueTarget, _: &str) -> Result<TickLock, StoreError> {
         unreachable!("{NOT_ASKED}")
     }
-    async fn sweep_stale(&self, _: QueueTarget) -> Result<Sweep, StoreError> {
+    async fn sweep_stale(&self, _: QueueTarget, _: u64) -> Result<Sweep, StoreError> {
         unreachable!("{NOT_ASKED}")
     }
-    async fn advance_admission(&self, _: QueueTarget) -> Result<Tick, StoreError> {
+    async fn advance_admission(&self, _: QueueTarget, _: u64) -> Result<Tick, StoreError> {
         unreachable!("{NOT_ASKED}")
     }
     async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError> {

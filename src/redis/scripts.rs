@@ -95,8 +95,8 @@ scripts! {
     ADOPT = "adopt", Args::AtLeast(10), ["includes/target.lua", "adopt.lua"];
     /// Room among the active targets. Not a script of a target: its key is `queue:active`.
     REGISTER = "register", Args::Exactly(2), ["register.lua"];
-    /// What an operator set comes back. Its key is the target's settings alone.
-    SETTINGS_RESTORE = "settings_restore", Args::AtLeast(3), ["settings_restore.lua"];
+    /// What an operator set comes back.
+    SETTINGS_RESTORE = "settings_restore", Args::AtLeast(11), ["includes/target.lua", "includes/pace.lua", "settings_restore.lua"];
 }
 
 #[cfg(test)]

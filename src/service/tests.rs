@@ -94,8 +94,8 @@ impl World {
     }
 
     async fn tick(&self) {
-        self.store.sweep_stale(drop_42()).await.unwrap();
-        self.store.advance_admission(drop_42()).await.unwrap();
+        self.store.sweep_stale(drop_42(), 0).await.unwrap();
+        self.store.advance_admission(drop_42(), 0).await.unwrap();
     }
 
     async fn enter(&self, id: u64) -> String {
@@ -205,7 +205,7 @@ rows! {
         world.enter(7).await;
         for _ in 0..31 {
             world.pass_time(2);
-            world.store.sweep_stale(drop_42()).await.unwrap();
+            world.store.sweep_stale(drop_42(), 0).await.unwrap();
         }
         assert_eq!(world.poll(7).await, "NotInQueue");
         assert_eq!(world.enter(7).await, "WAITING 2", "back, at the end");

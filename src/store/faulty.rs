@@ -138,11 +138,11 @@ impl VirtualQueueStore for FaultyStore {
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
         self.reached().await?.lock_tick(target, owner).await
     }
-    async fn sweep_stale(&self, target: QueueTarget) -> Result<Sweep, StoreError> {
-        self.reached().await?.sweep_stale(target).await
+    async fn sweep_stale(&self, target: QueueTarget, evicted: u64) -> Result<Sweep, StoreError> {
+        self.reached().await?.sweep_stale(target, evicted).await
     }
-    async fn advance_admission(&self, target: QueueTarget) -> Result<Tick, StoreError> {
-        self.reached().await?.advance_admission(target).await
+    async fn advance_admission(&self, target: QueueTarget, evicted: u64) -> Result<Tick, StoreError> {
+        self.reached().await?.advance_admission(target, evicted).await
     }
     async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError> {
         // The list always answers: these tests are about the pumps on it.

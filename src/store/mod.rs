@@ -7,6 +7,7 @@
 pub mod embedded;
 #[cfg(test)]
 pub(crate) mod faulty;
+mod overrides;
 pub mod redis;
 
 use std::time::Duration;
@@ -18,6 +19,8 @@ use crate::{
     domain::{Pacing, QueuePosition, QueueStats, QueueTarget, UserId},
     token::KeyFingerprints,
 };
+
+pub use overrides::Overrides;
 
 /// A queue store. Every call may be repeated (DESIGN 3.4); every call is atomic.
 ///
@@ -63,12 +66,13 @@ pub trait VirtualQueueStore: Send + Sync {
     /// Takes the tick lock for `owner`, or says how long another holds it. An economy, not the guarantee.
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError>;
 
-    /// Removes who fell silent, and counts passes that ended: at most 250 of each a call.
-    async fn sweep_stale(&self, target: QueueTarget) -> Result<Sweep, StoreError>;
+    /// Removes who fell silent, and counts passes that ended: at most 250 of each a call. This tick has `evicted` so many
+    /// already, and sweeps may take half of what one may evict ([`QueueRules::max_evict_per_tick`]).
+    async fn sweep_stale(&self, target: QueueTarget, evicted: u64) -> Result<Sweep, StoreError>;
 
     /// Moves the mark by one batch of people, if one is due. Not sooner than a tick after the store was lost, on our own
-    /// monotonic clock: a failover may have lost the last batch.
-    async fn advance_admission(&self, target: QueueTarget) -> Result<Tick, StoreError>;
+    /// monotonic clock: a failover may have lost the last batch. This tick has `evicted` so many already.
+    async fn advance_admission(&self, target: QueueTarget, evicted: u64) -> Result<Tick, StoreError>;
 
     /// What the pumps look after. Also puts back what this replica served since the last call.
     async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError>;
@@ -245,7 +249,7 @@ pub struct QueueRules {
     pub pacing: Pacing,
     /// Milliseconds without a poll after which a place is lost.
     pub heartbeat_timeout_ms: u64,
-    /// Silent people a tick evicts at most on its way to the batch.
+    /// Silent people a tick evicts at most, its sweeps and its way to the batch together.
     pub max_evict_per_tick: u64,
     /// Milliseconds after the last call of a person after which a target is forgotten.
     pub idle_ttl_ms: u64,
@@ -268,6 +272,17 @@ impl QueueRules {
             token_ttl_seconds: config.token.ttl_seconds,
             lease_ms: config.upstream.lease_ms(),
         }
+    }
+
+    /// How many silent people a sweep may still evict, where its tick has `evicted` so many. Half is left for those in front
+    /// of the batch: else no batch would go until all others were swept.
+    pub(crate) fn sweep_may_evict(&self, evicted: u64) -> u64 {
+        self.max_evict_per_tick.div_ceil(2).saturating_sub(evicted)
+    }
+
+    /// How many silent people a batch may still evict on its way.
+    pub(crate) fn batch_may_evict(&self, evicted: u64) -> u64 {
+        self.max_evict_per_tick.saturating_sub(evicted)
     }
 
     /// How long the tick lock holds at most: 0.95 of a tick, and of 2 s (DESIGN 5).

@@ -3,6 +3,7 @@
 //! Here: which script does what, and what is counted on its reply. The scripts decide; see `redis-scripts/`.
 
 mod active;
+mod lock;
 mod purchases;
 mod replicas;
 mod reply;
@@ -17,13 +18,12 @@ use std::{
     time::Duration,
 };
 
-use ::redis::cmd;
 use async_trait::async_trait;
 
 use self::{
     purchases::{Purchase, Purchases, crossed},
     reply::Purchased,
-    settings::{Fields, KnownSettings, Settings},
+    settings::KnownSettings,
     shared::{Shared, Visit},
 };
 use super::{
@@ -35,19 +35,8 @@ use crate::{
     config::RedisConfig,
     domain::{QueueStats, QueueTarget, UserId},
     metrics::{Metrics, TokenEvent},
-    redis::{
-        Call, Failure, Masters,
-        batch::Batcher,
-        connection::BadUrl,
-        keys::{self, TargetKeys},
-        scripts,
-    },
+    redis::{Failure, Masters, batch::Batcher, connection::BadUrl, keys, scripts},
 };
-
-/// No replica takes the tick lock for longer, whatever its tick ([`QueueRules::lock_ms`]).
-const LONGEST_LOCK_MS: i64 = 2000;
-/// What PTTL says of a key that stays for ever.
-const NO_END: i64 = -1;
 
 /// The queue on Redis. People's calls go in groups on one connection, the rest over a pool.
 pub struct RedisStore {
@@ -118,18 +107,6 @@ impl RedisStore {
     /// What about the server's settings may hurt during a sale, in words for the operator.
     pub async fn server_warnings(&self) -> Vec<String> {
         server::warnings(&self.shared.masters).await
-    }
-
-    /// Writes back what the store has lost of an operator's settings.
-    async fn restore_settings(&self, target: QueueTarget, lost: Settings) -> Result<(), Failure> {
-        let (keys, version) = (TargetKeys::of(target), lost.version());
-        let script = &scripts::SETTINGS_RESTORE;
-        let (reply, _) =
-            self.shared.masters.run_pooled(script, &[keys.settings()], &lost.into_args(), Duration::ZERO).await?;
-        if reply == [1] {
-            tracing::warn!(%target, version, "redis had lost the settings of this target; they are back");
-        }
-        Ok(())
     }
 
     async fn group(
@@ -225,41 +202,21 @@ impl VirtualQueueStore for RedisStore {
     }
 
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
-        let (key, keys) = (keys::tick_lock(target), TargetKeys::of(target));
-        let (mut lock, mut holder, mut rest, mut settings) = (cmd("SET"), cmd("GET"), cmd("PTTL"), cmd("HGETALL"));
-        lock.arg(&key).arg(owner).arg("NX").arg("PX").arg(self.shared.rules.lock_ms());
-        holder.arg(&key);
-        rest.arg(&key);
-        settings.arg(keys.settings());
-        let look = Call::commands(vec![lock, holder, rest, settings]);
-        let (_, holder, ttl_ms, stored): (Option<String>, Option<String>, i64, Fields) =
-            self.shared.masters.pooled(&key, look).await?;
-        let ours = holder.as_deref() == Some(owner);
-        if let Some(lost) = self.settings.saw(target, stored) {
-            self.restore_settings(target, lost).await?;
-        }
-        if !ours && (ttl_ms > LONGEST_LOCK_MS || ttl_ms == NO_END) {
-            // Nobody takes it for so long: the clock went back, a failover led to one that is behind, or it was set by
-            // hand. Its holder may be gone, and it is an economy only, so nobody waits for it.
-            let mut remove = cmd("DEL");
-            remove.arg(&key);
-            let () = self.shared.masters.pooled(&key, Call::command(remove)).await?;
-            return Ok(TickLock::HeldFor(Duration::from_millis(1)));
-        }
-        // It may have ended between the commands: then it is worth trying again right away.
-        Ok(if ours { TickLock::Ours } else { TickLock::HeldFor(Duration::from_millis(ttl_ms.max(1).unsigned_abs())) })
+        self.take_lock(target, owner).await
     }
 
-    async fn sweep_stale(&self, target: QueueTarget) -> Result<Sweep, StoreError> {
-        let sweep = self.shared.pooled(&scripts::EVICT, target, [], reply::sweep).await?;
+    async fn sweep_stale(&self, target: QueueTarget, evicted: u64) -> Result<Sweep, StoreError> {
+        let may_evict = self.shared.rules.sweep_may_evict(evicted);
+        let sweep = self.shared.evicting(may_evict, Duration::ZERO, &scripts::EVICT, target, reply::sweep).await?;
         self.shared.metrics.tokens(target, TokenEvent::Expired, sweep.expired);
         Ok(sweep)
     }
 
-    async fn advance_admission(&self, target: QueueTarget) -> Result<Tick, StoreError> {
+    async fn advance_admission(&self, target: QueueTarget, evicted: u64) -> Result<Tick, StoreError> {
+        let may_evict = self.shared.rules.batch_may_evict(evicted);
         // A failover may have lost the last batch: after losing the master the first one waits a whole tick of ours.
         let quiet = self.shared.quiet_after_loss(self.settings.tick_ms(target));
-        match self.shared.pooled_after(quiet, &scripts::ADMIT, target, [], reply::tick).await {
+        match self.shared.evicting(may_evict, quiet, &scripts::ADMIT, target, reply::tick).await {
             Err(Failure::JustLost(rest)) => Ok(Tick::NotYet(rest)),
             answer => Ok(answer?),
         }

@@ -179,6 +179,7 @@ fn the_documented_rights_are_those_that_are_used() {
         "unsubscribe",
         "set",
         "get",
+        "mget",
         "pttl",
         "exists",
         "sadd",

@@ -179,13 +179,13 @@ impl Stand {
     }
 
     pub(crate) async fn sweep(&self) -> Sweep {
-        let sweep = self.store.sweep_stale(self.target).await.unwrap();
+        let sweep = self.store.sweep_stale(self.target, 0).await.unwrap();
         self.stats().await;
         sweep
     }
 
     pub(crate) async fn tick(&self) -> Tick {
-        let tick = self.store.advance_admission(self.target).await.unwrap();
+        let tick = self.store.advance_admission(self.target, 0).await.unwrap();
         self.stats().await;
         tick
     }

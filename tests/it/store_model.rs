@@ -19,7 +19,7 @@ use virtual_queue::{
 };
 
 use self::{
-    calls::{Call, How, Step},
+    calls::{Answer, Call, How, Step},
     referee::Referee,
 };
 use crate::{
@@ -69,7 +69,7 @@ impl Case {
             Step::ClockGoesBack(ms) => {
                 let now = self.now_ms() - ms;
                 self.stands.iter().for_each(|stand| stand.clock.set(now));
-                self.referees.iter_mut().for_each(Referee::clock_went_back);
+                self.referees.iter_mut().for_each(|referee| referee.clock_went_back(now / 1000));
             }
             Step::Override(at, overrides) => self.set_overrides(at, overrides),
             Step::Enter(at, who) => self.call(Call::Enter(at, USERS[who])).await?,
@@ -131,11 +131,14 @@ impl Case {
         if lock != TickLock::Ours && how != How::WithoutTheLock {
             return Ok(());
         }
-        if how != How::WithoutTheSweep {
-            self.call(Call::Sweep(at)).await?;
+        let mut evicted = 0;
+        if how != How::WithoutTheSweep
+            && let Answer::Sweep(sweep) = self.ask(Call::Sweep(at, 0)).await?
+        {
+            evicted = sweep.evicted;
         }
         if how != How::DiesAfterTheSweep {
-            self.call(Call::Admit(at)).await?;
+            self.call(Call::Admit(at, evicted)).await?;
         }
         Ok(())
     }
@@ -164,8 +167,12 @@ impl Case {
         &mut self.referees[at as usize - 1]
     }
 
-    /// Asks both stores, compares, and shows the referee.
     async fn call(&mut self, call: Call) -> Result<(), TestCaseError> {
+        self.ask(call).await.map(drop)
+    }
+
+    /// Asks both stores, compares, and shows the referee.
+    async fn ask(&mut self, call: Call) -> Result<Answer, TestCaseError> {
         self.last = Some(call);
         let mut seen = Vec::new();
         for stand in &self.stands {
@@ -175,9 +182,10 @@ impl Case {
             seen.push((answer, stats));
         }
         prop_assert!(seen.iter().all(|one| *one == seen[0]), "after {call:?} the stores differ: {seen:#?}");
-        let (answer, stats) = &seen[0];
+        let (answer, stats) = seen.swap_remove(0);
         let now_s = self.now_ms() / 1000;
-        self.referee(call.target()).saw(call, answer, stats, now_s)
+        self.referee(call.target()).saw(call, &answer, &stats, now_s)?;
+        Ok(answer)
     }
 }
 

@@ -92,7 +92,6 @@ impl Pumps {
             metrics: metrics.clone(),
             owner: owner.into(),
             tick,
-            max_evict_per_tick: 1000,
             reports: MetricsActor::new(metrics.clone()).start(),
         };
         let reports = parts.reports.clone();

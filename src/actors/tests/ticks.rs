@@ -83,6 +83,20 @@ async fn a_tick_that_hangs_is_taken_over_and_counted() {
 }
 
 #[actix_rt::test]
+async fn a_tick_evicts_no_more_than_it_may_its_sweeps_and_its_batch_together() {
+    let clock = StoreClock::system();
+    let rules = QueueRules { max_evict_per_tick: 3, heartbeat_timeout_ms: 600, ..rules() };
+    let inner = EmbeddedStore::new(rules, clock.clone(), Arc::new(Metrics::new()));
+    crowd(&inner, 300).await;
+    let began = clock.monotonic();
+    let _pumps = Pumps::on(inner.clone(), clock.clone(), "alone");
+    let evicted = async || inner.stats(drop_42()).await.unwrap().evicted;
+    assert!(within(Duration::from_secs(4), async || evicted().await >= 30).await, "nobody is evicted");
+    let ticks = (clock.monotonic() - began - Duration::from_millis(600)).div_duration_f64(TICK);
+    assert!(evicted().await as f64 <= 3.0 * (ticks + 2.0), "{} in {ticks} ticks", evicted().await);
+}
+
+#[actix_rt::test]
 async fn an_idle_target_goes_with_its_actor_and_its_series() {
     let (pumps, store) = Pumps::alone();
     crowd(&store, 5).await;

@@ -1,3 +1,5 @@
+use std::ops::RangeInclusive;
+
 use crate::config::{error::Problems, layers::SectionReader};
 
 /// The queue's rules.
@@ -5,9 +7,9 @@ use crate::config::{error::Problems, layers::SectionReader};
 pub struct QueueConfig {
     /// How many may wait for one target.
     pub capacity: u64,
-    /// People a tick (1..=10000).
+    /// People a tick.
     pub batch_size: u64,
-    /// Milliseconds a tick (500..=60000).
+    /// Milliseconds a tick.
     pub tick_ms: u64,
     /// Seconds without a poll after which a place is lost.
     pub heartbeat_timeout_seconds: u64,
@@ -20,6 +22,13 @@ pub struct QueueConfig {
 }
 
 impl QueueConfig {
+    /// What [`Self::capacity`] may be.
+    pub const CAPACITY: RangeInclusive<u64> = 1..=1_000_000_000;
+    /// What [`Self::batch_size`] may be.
+    pub const BATCH_SIZE: RangeInclusive<u64> = 1..=10_000;
+    /// What [`Self::tick_ms`] may be.
+    pub const TICK_MS: RangeInclusive<u64> = 500..=60_000;
+
     pub(in crate::config) fn read(section: &mut SectionReader<'_>) -> Self {
         Self {
             capacity: section.get("capacity"),
@@ -33,9 +42,9 @@ impl QueueConfig {
     }
 
     pub(in crate::config) fn validate(&self, problems: &mut Problems) {
-        problems.check_range("queue.capacity", self.capacity, 1..=1_000_000_000);
-        problems.check_range("queue.batch_size", self.batch_size, 1..=10_000);
-        problems.check_range("queue.tick_ms", self.tick_ms, 500..=60_000);
+        problems.check_range("queue.capacity", self.capacity, Self::CAPACITY);
+        problems.check_range("queue.batch_size", self.batch_size, Self::BATCH_SIZE);
+        problems.check_range("queue.tick_ms", self.tick_ms, Self::TICK_MS);
         problems.check_range("queue.heartbeat_timeout_seconds", self.heartbeat_timeout_seconds, 1..=86_400);
         problems.check_range("queue.max_evict_per_tick", self.max_evict_per_tick, 1..=1_000_000);
         problems.check_range("queue.idle_ttl_seconds", self.idle_ttl_seconds, 1..=2_592_000);

@@ -61,6 +61,8 @@ pub(super) struct Life {
     born: u64,
     /// No batch goes before.
     pub(super) next_allowed: u64,
+    /// The tick that the last batch paid for, ms.
+    pub(super) tick_paid: u64,
     /// The last tick or sweep.
     pub(super) pulse: u64,
     /// Nobody counts as silent before.
@@ -82,6 +84,7 @@ impl Life {
             books: Books::default(),
             born: now,
             next_allowed: now + pacing.tick_ms,
+            tick_paid: pacing.tick_ms,
             pulse: now,
             grace_until: 0,
             recent: VecDeque::new(),
@@ -175,9 +178,9 @@ impl Life {
         }
     }
 
-    /// A time of the next batch further ahead than a tick is from another clock, or from a longer tick: start over.
+    /// A time of the next batch further ahead than was paid for is from another clock: start over.
     pub(super) fn start_over_on_another_clock(&mut self, force: &InForce<'_>) {
-        self.next_allowed = self.next_allowed.min(force.now + force.pacing.tick_ms);
+        self.next_allowed = self.next_allowed.min(force.now + self.tick_paid);
     }
 
     /// How many more may be inside, counting those who have been admitted and have not polled yet.

@@ -32,7 +32,7 @@ use crate::{
     metrics::{Metrics, TokenEvent},
 };
 
-pub use rules::Overrides;
+pub use super::Overrides;
 
 /// All targets of this process. It never fails, and forgets everything when the process ends.
 #[derive(Debug)]
@@ -195,15 +195,16 @@ impl VirtualQueueStore for EmbeddedStore {
         }
     }
 
-    async fn sweep_stale(&self, target: QueueTarget) -> Result<Sweep, StoreError> {
-        let sweep = self.find(target, |kept, force| kept.sweep(force));
+    async fn sweep_stale(&self, target: QueueTarget, evicted: u64) -> Result<Sweep, StoreError> {
+        let sweep = self.find(target, |kept, force| kept.sweep(force, self.rules.sweep_may_evict(evicted)));
         let sweep = sweep.unwrap_or(Sweep { gone: true, ..Sweep::default() });
         self.metrics.tokens(target, TokenEvent::Expired, sweep.expired);
         Ok(sweep)
     }
 
-    async fn advance_admission(&self, target: QueueTarget) -> Result<Tick, StoreError> {
-        Ok(self.find(target, |kept, force| kept.advance(force)).unwrap_or(Tick::Gone))
+    async fn advance_admission(&self, target: QueueTarget, evicted: u64) -> Result<Tick, StoreError> {
+        let may_evict = self.rules.batch_may_evict(evicted);
+        Ok(self.find(target, |kept, force| kept.advance(force, may_evict)).unwrap_or(Tick::Gone))
     }
 
     async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError> {

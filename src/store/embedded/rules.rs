@@ -1,21 +1,11 @@
 //! What is in force for one target: the configuration, and the operator's overrides over it.
 
-use crate::{domain::Pacing, store::QueueRules};
+use std::ops::RangeInclusive;
 
-/// An operator's settings for one target. They outlive its queue, and free it from the limit of active targets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Overrides {
-    /// People a tick.
-    pub batch: Option<u64>,
-    /// Milliseconds a tick.
-    pub tick_ms: Option<u64>,
-    /// How many may wait.
-    pub capacity: Option<u64>,
-    /// How many may be inside: live passes, and who is admitted and has not collected the pass yet.
-    pub max_active: Option<u64>,
-    /// No batch goes.
-    pub paused: bool,
-}
+use crate::{
+    domain::Pacing,
+    store::{Overrides, QueueRules},
+};
 
 /// The rules of one target in one moment.
 #[derive(Debug, Clone, Copy)]
@@ -32,14 +22,15 @@ pub(super) struct InForce<'a> {
 impl<'a> InForce<'a> {
     pub(super) fn new(rules: &'a QueueRules, overrides: Option<&Overrides>, now: u64) -> Self {
         let over = overrides.copied().unwrap_or_default();
+        let within = |set: Option<u64>, range: RangeInclusive<u64>| set.filter(|value| range.contains(value));
         Self {
             rules,
             pacing: Pacing {
-                batch: over.batch.unwrap_or(rules.pacing.batch),
-                tick_ms: over.tick_ms.unwrap_or(rules.pacing.tick_ms),
+                batch: within(over.batch, Overrides::BATCH).unwrap_or(rules.pacing.batch),
+                tick_ms: within(over.tick_ms, Overrides::TICK_MS).unwrap_or(rules.pacing.tick_ms),
             },
-            capacity: over.capacity.unwrap_or(rules.capacity),
-            max_active: over.max_active,
+            capacity: within(over.capacity, Overrides::CAPACITY).unwrap_or(rules.capacity),
+            max_active: within(over.max_active, Overrides::MAX_ACTIVE),
             paused: over.paused,
             now,
         }

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use super::{
     life::{Life, Visit},
-    rules::{InForce, Overrides},
+    rules::InForce,
     scored::Scored,
 };
 use crate::{
     domain::{QueuePosition, QueueStats, UserId},
-    store::{Adopted, Claim, Departure, Settled, Settlement, Sweep, Tick},
+    store::{Adopted, Claim, Departure, Overrides, Settled, Settlement, Sweep, Tick},
 };
 
 /// A purchase under way.
@@ -187,11 +187,12 @@ impl Target {
     }
 
     /// `evict.lua`.
-    pub(super) fn sweep(&mut self, force: &InForce<'_>) -> Sweep {
+    pub(super) fn sweep(&mut self, force: &InForce<'_>, may_evict: u64) -> Sweep {
         let Some(life) = &mut self.life else { return Sweep { gone: true, ..Sweep::default() } };
-        let sweep = life.sweep(force);
-        // A floor in the past refuses only passes that are over anyway.
-        for user in self.floors.lowest(force.now_s(), super::tick::SWEEP_CHUNK) {
+        let sweep = life.sweep(force, may_evict);
+        // A floor in the past refuses only passes that are over anyway; the clock may come back by the life of a pass.
+        let long_over = force.now_s().saturating_sub(force.rules.token_ttl_seconds);
+        for user in self.floors.lowest(long_over, super::tick::SWEEP_CHUNK) {
             self.floors.remove(user);
         }
         // Few: a claim ends with its call, unless that died.
@@ -200,9 +201,9 @@ impl Target {
     }
 
     /// `admit.lua`.
-    pub(super) fn advance(&mut self, force: &InForce<'_>) -> Tick {
+    pub(super) fn advance(&mut self, force: &InForce<'_>, may_evict: u64) -> Tick {
         match &mut self.life {
-            Some(life) => life.advance(force),
+            Some(life) => life.advance(force, may_evict),
             None => Tick::Gone,
         }
     }

@@ -48,15 +48,15 @@ async fn a_target_lives_on_by_peoples_calls_and_not_by_ticks() {
     }
     for _ in 0..29 {
         clock.advance(MINUTE);
-        store.sweep_stale(target(1)).await.unwrap();
-        store.advance_admission(target(1)).await.unwrap();
+        store.sweep_stale(target(1), 0).await.unwrap();
+        store.advance_admission(target(1), 0).await.unwrap();
         store.status(target(1), user(2)).await.unwrap();
         store.stats(target(1)).await.unwrap();
     }
     assert_eq!(store.stats(target(1)).await.unwrap().last_number, 1);
     clock.advance(MINUTE);
     assert_eq!(store.stats(target(1)).await.unwrap().last_number, 0);
-    assert_eq!(store.advance_admission(target(1)).await.unwrap(), Tick::Gone);
+    assert_eq!(store.advance_admission(target(1), 0).await.unwrap(), Tick::Gone);
 }
 
 #[tokio::test]
@@ -122,8 +122,8 @@ fn a_crowd_on_many_threads_loses_nobody() {
                 for _ in 0..200 {
                     clock.advance(Duration::from_millis(10));
                     for target in store.active_targets().await.unwrap() {
-                        store.sweep_stale(target).await.unwrap();
-                        store.advance_admission(target).await.unwrap();
+                        store.sweep_stale(target, 0).await.unwrap();
+                        store.advance_admission(target, 0).await.unwrap();
                         store.retire(target).await.unwrap();
                     }
                 }
@@ -150,7 +150,7 @@ async fn a_hundred_thousand_people_wait_and_the_last_knows_how_many_are_ahead() 
     }
     assert_eq!(store.enter_if_absent(target(1), user(100_001)).await.unwrap(), None);
     clock.advance(Duration::from_secs(2));
-    store.advance_admission(target(1)).await.unwrap();
+    store.advance_admission(target(1), 0).await.unwrap();
     let Some(Place::Waiting(last)) = store.status(target(1), user(100_000)).await.unwrap() else { panic!("waits") };
     assert_eq!(last.ahead, 99_899);
 }

@@ -7,6 +7,9 @@ use crate::store::{Sweep, Tick};
 
 /// A sweep takes at most so many of each kind.
 pub(super) const SWEEP_CHUNK: usize = 250;
+/// Where more are silent, a batch looks at so many people at most (`admit.lua`).
+const FEW: usize = 250;
+const MOST_LOOKED_AT: usize = 1250;
 
 impl Life {
     /// The latest poll (ms) that counts as silence; `None` while nobody counts as silent. The only place that judges
@@ -22,9 +25,9 @@ impl Life {
     }
 
     /// Who fell silent goes, and passes that are over are counted.
-    pub(super) fn sweep(&mut self, force: &InForce<'_>) -> Sweep {
+    pub(super) fn sweep(&mut self, force: &InForce<'_>, may_evict: u64) -> Sweep {
         let silent = match self.silent_since(force) {
-            Some(since) => self.waiting.silent(since, SWEEP_CHUNK),
+            Some(since) => self.waiting.silent(since, SWEEP_CHUNK.min(may_evict as usize)),
             None => Vec::new(),
         };
         let evicted = silent.iter().filter(|user| self.waiting.remove(**user)).count() as u64;
@@ -48,7 +51,7 @@ impl Life {
 
     /// Moves the mark past the next batch of people who are there, if a batch is due. That no window of one tick sees
     /// more than one batch is decided here and only here (DESIGN 3.2).
-    pub(super) fn advance(&mut self, force: &InForce<'_>) -> Tick {
+    pub(super) fn advance(&mut self, force: &InForce<'_>, may_evict: u64) -> Tick {
         let since = self.silent_since(force);
         self.start_over_on_another_clock(force);
         let (now, tick_ms) = (force.now, force.pacing.tick_ms);
@@ -56,18 +59,26 @@ impl Life {
             return Tick::NotYet(Duration::from_millis(self.next_allowed - now));
         }
         if force.paused {
+            self.next_allowed = now;
             return Tick::NotYet(Duration::from_millis(tick_ms));
         }
+        let (in_window, wait_ms) = self.within_our_tick(force);
+        if in_window > 0 && in_window >= force.pacing.batch {
+            return Tick::NotYet(Duration::from_millis(wait_ms));
+        }
         let late = Duration::from_millis(now - self.next_allowed);
-        self.next_allowed = now + tick_ms;
+        (self.next_allowed, self.tick_paid) = (now + tick_ms, tick_ms);
 
-        let size = self.room(force);
+        let size = self.room(force).min(force.pacing.batch - in_window);
         let (mut people, mut evicted) = (0, 0);
-        while people < size {
+        let many_are_silent = since.is_some_and(|since| self.waiting.silent(since, FEW + 1).len() > FEW);
+        let mut left_to_look_at = if many_are_silent { MOST_LOOKED_AT } else { usize::MAX };
+        while people < size && left_to_look_at > 0 {
+            left_to_look_at -= 1;
             let Some((number, user)) = self.waiting.first_after(self.mark) else { break };
             if since.is_none_or(|since| self.waiting.last_poll(user) > since) {
                 people += 1;
-            } else if evicted < force.rules.max_evict_per_tick {
+            } else if evicted < may_evict {
                 self.waiting.remove(user);
                 evicted += 1;
             } else {
@@ -82,5 +93,16 @@ impl Life {
             self.recent = self.recent_batches(now).chain([(now, people)]).collect();
         }
         Tick::Moved { people, evicted, next_in: Duration::from_millis(tick_ms), late }
+    }
+
+    /// Of batches that lie within a tick of ours, because they paid for a shorter one: the people, and how long until the
+    /// first of them does not.
+    fn within_our_tick(&self, force: &InForce<'_>) -> (u64, u64) {
+        let tick_ms = force.pacing.tick_ms;
+        if self.tick_paid >= tick_ms {
+            return (0, tick_ms);
+        }
+        let ours = self.recent_batches(force.now).filter(|(at, _)| force.now - at < tick_ms);
+        ours.fold((0, tick_ms), |(people, wait), (at, more)| (people + more, wait.min(tick_ms - (force.now - at))))
     }
 }

@@ -129,6 +129,11 @@ pub(super) fn adopted(reply: &[i64]) -> Result<Timed<Adopted>, StoreError> {
     })
 }
 
+/// The reply of `settings_restore.lua`: whether they were written.
+pub(super) fn restored(reply: &[i64]) -> Result<Timed<bool>, StoreError> {
+    timed("settings_restore", reply, |reader| reader.yes())
+}
+
 /// The reply of `evict.lua`.
 pub(super) fn sweep(reply: &[i64]) -> Result<Timed<Sweep>, StoreError> {
     timed("evict", reply, |reader| {

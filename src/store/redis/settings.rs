@@ -6,18 +6,22 @@
 
 use std::{
     collections::HashMap,
+    ops::RangeInclusive,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::domain::QueueTarget;
+use crate::{domain::QueueTarget, store::Overrides};
 
 /// A hash as Redis tells it.
 pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The field that counts the changes.
 const VERSION: &str = "version";
+const TICK_MS: &str = "tick_ms";
 /// More fields than this are none of ours, and are not kept.
 const MOST_FIELDS: usize = 64;
+/// A text of a setting is shown in the log up to here.
+const MOST_SHOWN: usize = 40;
 
 /// Settings of one target, every field as it was stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,17 +54,47 @@ impl Settings {
         std::iter::once(self.version.to_string()).chain(fields).collect()
     }
 
+    /// What has no effect, in words for the operator: each setting, what it says, and why.
+    fn ignored(&self) -> Vec<String> {
+        let why = |field: &str, value: &str| match NUMBERS.iter().find(|(number, _)| *number == field) {
+            Some((_, range)) if whole_number(value).is_some_and(|number| range.contains(&number)) => None,
+            Some((_, range)) => Some(format!("is not a whole number from {} to {}", range.start(), range.end())),
+            None if field == VERSION && value != "0" && version_of(value) == 0 => {
+                Some(format!("is not a whole number below {}, and counts as 0", 1_u64 << 53))
+            }
+            None if [VERSION, "paused"].contains(&field) => None,
+            None => Some("is not a setting".to_owned()),
+        };
+        let shown = |text: &str| text.chars().take(MOST_SHOWN).collect::<String>();
+        let ignored = |(field, value): &(String, String)| {
+            why(field, value).map(|why| format!("{:?} = {:?} {why}", shown(field), shown(value)))
+        };
+        self.fields.iter().filter_map(ignored).collect()
+    }
+
     /// Whether anything is set: what is left after a removal is a version alone.
     fn set_anything(&self) -> bool {
         self.fields.iter().any(|(field, _)| field != VERSION)
     }
 }
 
-/// As the script reads it: digits alone, and as far as its numbers count in ones.
+/// As `settings_restore.lua` reads it: plain digits, and as far as its numbers count in ones.
 fn version_of(text: &str) -> u64 {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|version| digits && *version <= 1_000_000_000_000_000).unwrap_or(0)
+    whole_number(text).filter(|version| *version < 1 << 53).unwrap_or(0)
 }
+
+/// A number in plain digits, as the scripts read it.
+fn whole_number(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The numbers an operator may set, and their ranges: those of `includes/pace.lua`.
+const NUMBERS: [(&str, RangeInclusive<u64>); 4] = [
+    ("batch_size", Overrides::BATCH),
+    (TICK_MS, Overrides::TICK_MS),
+    ("capacity", Overrides::CAPACITY),
+    ("max_active", Overrides::MAX_ACTIVE),
+];
 
 /// Whether a stored hash sets anything.
 pub(super) fn set_anything(stored: &Fields) -> bool {
@@ -79,7 +113,13 @@ impl KnownSettings {
         let mut known = self.known();
         match (known.get(&target), stored) {
             (Some(known), Some(stored)) if known.version > stored.version => Some(known.clone()),
-            (_, Some(stored)) => {
+            (before, Some(stored)) => {
+                // Once, and again when they change.
+                if before != Some(&stored) {
+                    for setting in stored.ignored() {
+                        tracing::warn!(%target, setting, "a setting of this target is ignored");
+                    }
+                }
                 known.insert(target, stored);
                 None
             }
@@ -91,8 +131,8 @@ impl KnownSettings {
     /// The tick that an operator set for this target, ms.
     pub(super) fn tick_ms(&self, target: QueueTarget) -> Option<u64> {
         let known = self.known();
-        let (_, tick_ms) = known.get(&target)?.fields.iter().find(|(field, _)| field == "tick_ms")?;
-        tick_ms.parse().ok()
+        let (_, tick_ms) = known.get(&target)?.fields.iter().find(|(field, _)| field == TICK_MS)?;
+        whole_number(tick_ms).filter(|tick_ms| Overrides::TICK_MS.contains(tick_ms))
     }
 
     /// Whether this target is known to have settings.
@@ -140,6 +180,42 @@ mod tests {
         assert_eq!(known.tick_ms(target), None);
         assert!(!known.has(target));
         assert_eq!(known.saw(target, vec![]).unwrap().into_args(), ["4", "version", "4"]);
+    }
+
+    #[test]
+    fn what_has_no_effect_is_told_with_its_reason() {
+        let ignored = |field: &str, value: &str| Settings::read(fields(&[(field, value)])).unwrap().ignored();
+        for (field, value) in [
+            ("version", "0"),
+            ("version", "1790000000000000"),
+            ("batch_size", "0"),
+            ("batch_size", "10000"),
+            ("tick_ms", "500"),
+            ("tick_ms", "60000"),
+            ("capacity", "0"),
+            ("max_active", "1000000000"),
+            ("paused", "perhaps"),
+        ] {
+            assert_eq!(ignored(field, value), Vec::<String>::new(), "{field} {value}");
+        }
+        for (field, value, told) in [
+            ("batch_size", "-1", r#""batch_size" = "-1" is not a whole number from 0 to 10000"#),
+            ("tick_ms", "0", r#""tick_ms" = "0" is not a whole number from 500 to 60000"#),
+            ("capacity", "nan", r#""capacity" = "nan" is not a whole number from 0 to 1000000000"#),
+            ("max_active", "+5", r#""max_active" = "+5" is not a whole number from 0 to 1000000000"#),
+            ("batchsize", "5", r#""batchsize" = "5" is not a setting"#),
+            (
+                "version",
+                "9007199254740992",
+                r#""version" = "9007199254740992" is not a whole number below 9007199254740992, and counts as 0"#,
+            ),
+        ] {
+            assert_eq!(ignored(field, value), [told]);
+        }
+        assert!(ignored("paused\n", &"x".repeat(1000))[0].len() < 100, "however long");
+        let known = KnownSettings::default();
+        known.saw(target(), fields(&[("tick_ms", "8")]));
+        assert_eq!(known.tick_ms(target()), None);
     }
 
     #[test]

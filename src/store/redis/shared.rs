@@ -27,8 +27,8 @@ const CLOCK_STEP_MS: i64 = 1000;
 pub(super) struct Shared {
     pub(super) masters: Arc<Masters>,
     pub(super) rules: QueueRules,
-    /// ARGV 2 to 8 of every script.
-    rule_args: [String; 7],
+    /// ARGV 2 to 7 of every script.
+    rule_args: [String; 6],
     /// For tests: the time the scripts are told, in place of Redis's own.
     test_time: Option<Arc<dyn Clock>>,
     clock: StoreClock,
@@ -54,7 +54,6 @@ impl Shared {
             rules.capacity,
             rules.heartbeat_timeout_ms,
             rules.token_ttl_seconds,
-            rules.max_evict_per_tick,
         ]
         .map(|rule| rule.to_string());
         Self {
@@ -83,9 +82,10 @@ impl Shared {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn args(&self, own: impl IntoIterator<Item = String>) -> Vec<String> {
+    fn args(&self, may_evict: u64, own: impl IntoIterator<Item = String>) -> Vec<String> {
         let now = self.test_time.as_ref().map(|time| time.wall_ms().to_string()).unwrap_or_default();
-        std::iter::once(now).chain(self.rule_args.iter().cloned()).chain(own).collect()
+        let common = std::iter::once(now).chain(self.rule_args.iter().cloned()).chain([may_evict.to_string()]);
+        common.chain(own).collect()
     }
 
     /// A script for one person, on the hot connection.
@@ -108,7 +108,7 @@ impl Shared {
         people: usize,
         read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
     ) -> Result<T, Failure> {
-        let (keys, args) = (TargetKeys::of(target), self.args(own));
+        let (keys, args) = (TargetKeys::of(target), self.args(0, own));
         let (reply, asked) = self.masters.run_hot(script, keys.all(), &args, people).await?;
         self.understood(asked, read(&reply))
     }
@@ -138,19 +138,31 @@ impl Shared {
         own: impl IntoIterator<Item = String>,
         read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
     ) -> Result<T, StoreError> {
-        Ok(self.pooled_after(Duration::ZERO, script, target, own, read).await?)
+        let args = self.args(0, own);
+        Ok(self.run_pooled(Duration::ZERO, script, target, args, read).await?)
     }
 
-    /// The same, not before the master's last loss is `quiet` ago.
-    pub(super) async fn pooled_after<T>(
+    /// A script that may evict so many silent people, not before the master's last loss is `quiet` ago.
+    pub(super) async fn evicting<T>(
+        &self,
+        may_evict: u64,
+        quiet: Duration,
+        script: &'static Script,
+        target: QueueTarget,
+        read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
+    ) -> Result<T, Failure> {
+        self.run_pooled(quiet, script, target, self.args(may_evict, []), read).await
+    }
+
+    async fn run_pooled<T>(
         &self,
         quiet: Duration,
         script: &'static Script,
         target: QueueTarget,
-        own: impl IntoIterator<Item = String>,
+        args: Vec<String>,
         read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
     ) -> Result<T, Failure> {
-        let (keys, args) = (TargetKeys::of(target), self.args(own));
+        let keys = TargetKeys::of(target);
         let (reply, asked) = self.masters.run_pooled(script, keys.all(), &args, quiet).await?;
         self.understood(asked, read(&reply))
     }

@@ -4,6 +4,7 @@ mod faults;
 mod memory;
 mod queue;
 mod scripts;
+mod settings;
 
 use std::{sync::Arc, time::Duration};
 

@@ -16,6 +16,9 @@ super::behaviours! {
     nothing_moves_while_paused_and_the_pause_costs_no_place,
     no_more_than_max_active_are_inside,
     a_changed_pace_holds_from_the_next_batch_on,
+    a_batch_has_paid_for_its_own_tick_whatever_is_set_after_it,
+    batches_of_a_shorter_tick_count_into_the_next_of_a_longer_one,
+    an_override_out_of_its_range_counts_as_none,
     a_time_further_ahead_than_a_tick_is_from_another_clock,
     the_rate_is_of_the_last_minute,
     waits_are_known_to_half_a_second,
@@ -85,7 +88,9 @@ async fn nothing_moves_while_paused_and_the_pause_costs_no_place(stand: Stand) {
     assert_eq!((stats.waiting, stats.admitted), (11, 0));
 
     stand.set_overrides(Overrides::default());
-    assert!(matches!(stand.tick().await, Tick::Moved { people: 11, .. }), "one batch, as soon as it goes on");
+    let moved = stand.tick().await;
+    let Tick::Moved { people: 11, late, .. } = moved else { panic!("one batch, as soon as it goes on: {moved:?}") };
+    assert_eq!(late, Duration::ZERO, "a pause is not being late");
     assert!(matches!(stand.tick().await, Tick::NotYet(_)));
 }
 
@@ -123,6 +128,77 @@ async fn a_changed_pace_holds_from_the_next_batch_on(stand: Stand) {
     assert_eq!(stand.tick().await, Tick::NotYet(Duration::from_millis(6000)));
     let stats = stand.stats().await;
     assert_eq!(stats.pacing, Pacing { batch: 7, tick_ms: 6000 });
+}
+
+async fn a_batch_has_paid_for_its_own_tick_whatever_is_set_after_it(stand: Stand) {
+    let tick = |ms| stand.set_overrides(Overrides { tick_ms: Some(ms), ..Overrides::default() });
+    tick(8000);
+    stand.crowd(1..=400).await;
+    assert_eq!(stand.batch().await, (100, 0));
+    tick(500);
+    assert_eq!(stand.still_waits(400).await.next_tick_in_ms, 8000, "a poll cuts nothing");
+    stand.advance(7999);
+    assert_eq!(stand.tick().await, Tick::NotYet(Duration::from_millis(1)), "nor does a tick");
+
+    // A clock that goes back makes nobody wait for longer than that, and for no less.
+    stand.clock.set(crate::stand::START_MS - 3_600_000);
+    assert_eq!(stand.still_waits(400).await.next_tick_in_ms, 8000);
+    assert_eq!(stand.tick().await, Tick::NotYet(Duration::from_millis(8000)));
+    stand.advance(8000);
+    assert!(matches!(stand.tick().await, Tick::Moved { people: 100, .. }));
+    assert_eq!(stand.tick().await, Tick::NotYet(Duration::from_millis(500)));
+}
+
+async fn batches_of_a_shorter_tick_count_into_the_next_of_a_longer_one(stand: Stand) {
+    let pace = |batch, tick_ms| {
+        stand.set_overrides(Overrides { batch: Some(batch), tick_ms: Some(tick_ms), ..Overrides::default() });
+    };
+    pace(10, 1000);
+    stand.crowd(1..=100).await;
+    for _ in 0..3 {
+        assert_eq!(stand.batch().await, (10, 0));
+    }
+    pace(15, 3000);
+    stand.advance(1000);
+    assert_eq!(stand.tick().await, Tick::NotYet(Duration::from_millis(1000)), "20 within the last three seconds");
+    stand.advance(1000);
+    assert!(matches!(stand.tick().await, Tick::Moved { people: 5, .. }), "and now 10");
+    assert_eq!(stand.batch().await, (15, 0), "what a longer tick has paid for is all there is to it");
+}
+
+async fn an_override_out_of_its_range_counts_as_none(stand: Stand) {
+    stand.crowd(1..=5).await;
+    let configured = stand.stats().await;
+    let wrong = [
+        Overrides { batch: Some(10_001), ..Overrides::default() },
+        Overrides { tick_ms: Some(0), ..Overrides::default() },
+        Overrides { tick_ms: Some(499), ..Overrides::default() },
+        Overrides { tick_ms: Some(60_001), ..Overrides::default() },
+        Overrides { capacity: Some(1_000_000_001), ..Overrides::default() },
+        Overrides { max_active: Some(1_000_000_001), ..Overrides::default() },
+    ];
+    for overrides in wrong {
+        stand.set_overrides(overrides);
+        let stats = stand.stats().await;
+        assert_eq!((stats.pacing, stats.capacity), (configured.pacing, configured.capacity), "{overrides:?}");
+        assert!(stand.still_waits(5).await.moving, "{overrides:?}");
+    }
+    for (batch, tick_ms, capacity) in [(0, 500, 0), (10_000, 60_000, 1_000_000_000)] {
+        stand.set_overrides(Overrides {
+            batch: Some(batch),
+            tick_ms: Some(tick_ms),
+            capacity: Some(capacity),
+            max_active: None,
+            paused: false,
+        });
+        let stats = stand.stats().await;
+        assert_eq!((stats.pacing, stats.capacity), (Pacing { batch, tick_ms }, capacity));
+        assert_eq!(stand.still_waits(5).await.moving, batch > 0);
+    }
+    for (max_active, moving) in [(0, false), (1_000_000_000, true)] {
+        stand.set_overrides(Overrides { max_active: Some(max_active), ..Overrides::default() });
+        assert_eq!(stand.still_waits(5).await.moving, moving, "{max_active}");
+    }
 }
 
 async fn a_time_further_ahead_than_a_tick_is_from_another_clock(stand: Stand) {

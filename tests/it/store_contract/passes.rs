@@ -14,6 +14,7 @@ super::behaviours! {
     giving_back_touches_no_claim_of_another_purchase,
     a_pass_that_is_over_buys_nothing,
     a_revoked_pass_buys_nothing,
+    dead_passes_stay_dead_where_the_clock_was_ahead_for_a_while,
     leaving_in_the_middle_of_a_purchase_keeps_no_other_pass,
     a_direct_pass_buys_once_without_a_place_in_the_queue,
     spending_kills_every_pass_given_out_so_far,
@@ -121,6 +122,20 @@ async fn a_revoked_pass_buys_nothing(stand: Stand) {
 }
 
 /// Found by an attack: a direct pass that ends later than the queue's survived a purchase whose buyer left meanwhile.
+async fn dead_passes_stay_dead_where_the_clock_was_ahead_for_a_while(stand: Stand) {
+    let (spent, revoked) = (admitted(&stand, 7).await, admitted(&stand, 8).await);
+    assert_eq!(stand.buy(7, spent).await, Settled::Consumed);
+    stand.leave(8).await;
+    let now = virtual_queue::clock::Clock::wall_ms(&*stand.clock);
+    // By more than is left of them, and less than a pass lives longer.
+    stand.advance(400_000);
+    stand.sweep().await;
+    stand.clock.set(now);
+    for (id, expires_at) in [(7, spent), (8, revoked)] {
+        assert_eq!(stand.claim(id, expires_at, "again").await, Claim::Spent, "{id}");
+    }
+}
+
 async fn leaving_in_the_middle_of_a_purchase_keeps_no_other_pass(stand: Stand) {
     let of_the_queue = admitted(&stand, 7).await;
     stand.advance(61_000);

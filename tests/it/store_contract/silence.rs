@@ -12,6 +12,8 @@ super::behaviours! {
     a_sweep_takes_at_most_250_and_says_that_there_is_more,
     equally_silent_people_go_in_the_order_of_their_ids_as_text,
     a_batch_evicts_the_silent_it_meets_up_to_its_bound_and_the_mark_passes_nobody_else,
+    a_tick_evicts_no_more_than_it_may_its_sweeps_and_its_batch_together,
+    the_mark_goes_past_few_silent_people_as_past_many,
     silent_people_who_are_already_admitted_lose_their_place_too,
 }
 
@@ -156,6 +158,64 @@ async fn a_batch_evicts_the_silent_it_meets_up_to_its_bound_and_the_mark_passes_
     stand.pass(3001).await;
     stand.pass(3300).await;
     stand.still_waits(3301).await;
+}
+
+/// People wait, and all but those who are `there` are silent when the next batch is due.
+async fn silent_but(stand: &Stand, people: u64, there: impl Fn(&u64) -> bool) {
+    stand.set_overrides(Overrides { paused: true, ..Overrides::default() });
+    stand.crowd(1..=people).await;
+    for _ in 0..29 {
+        stand.advance(2000);
+        stand.tick().await;
+    }
+    for id in (1..=people).filter(there) {
+        stand.store.status(stand.target, crate::stand::user(id)).await.unwrap();
+    }
+    stand.advance(2000);
+    stand.set_overrides(Overrides::default());
+}
+
+async fn a_tick_evicts_no_more_than_it_may_its_sweeps_and_its_batch_together(stand: Stand) {
+    silent_but(&stand, 3000, |id| *id == 3000).await;
+    let (mut evicted, mut sweeps) = (0, Vec::new());
+    loop {
+        let sweep = stand.store.sweep_stale(stand.target, evicted).await.unwrap();
+        sweeps.push(sweep.evicted);
+        evicted += sweep.evicted;
+        if !sweep.more {
+            break;
+        }
+    }
+    assert_eq!(sweeps, [250, 250, 0], "half of it");
+    let moved = stand.store.advance_admission(stand.target, evicted).await.unwrap();
+    assert!(matches!(moved, Tick::Moved { people: 0, evicted: 500, .. }), "and the other half: {moved:?}");
+    assert_eq!(stand.store.sweep_stale(stand.target, 400).await.unwrap().evicted, 100, "what is left of it");
+    assert_eq!(stand.store.sweep_stale(stand.target, 1000).await.unwrap().evicted, 0);
+    assert_eq!(stand.stats().await.evicted, 1100);
+}
+
+async fn the_mark_goes_past_few_silent_people_as_past_many(stand: Stand) {
+    // Every 20th is silent; then, of those after them, every second.
+    silent_but(&stand, 2000, |id| id % 20 != 0).await;
+    let moved = stand.tick().await;
+    assert!(matches!(moved, Tick::Moved { people: 100, evicted: 5, .. }), "{moved:?}");
+    assert_eq!(stand.stats().await.admitted_through, 105);
+    stand.pass(105).await;
+
+    stand.set_overrides(Overrides { paused: true, ..Overrides::default() });
+    for _ in 0..29 {
+        stand.advance(2000);
+        stand.tick().await;
+    }
+    for id in (107..2000).step_by(2) {
+        stand.store.status(stand.target, crate::stand::user(id)).await.unwrap();
+    }
+    stand.advance(2000);
+    stand.set_overrides(Overrides::default());
+    let moved = stand.tick().await;
+    assert!(matches!(moved, Tick::Moved { people: 100, evicted: 100, .. }), "{moved:?}");
+    assert_eq!(stand.stats().await.admitted_through, 305, "the hundredth odd number from 107 on");
+    stand.still_waits(307).await;
 }
 
 async fn silent_people_who_are_already_admitted_lose_their_place_too(stand: Stand) {

@@ -90,8 +90,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
 
 fn overrides() -> impl Strategy<Value = Overrides> {
     let numbers = (
-        prop::option::of(0u64..5),
-        prop::option::of(prop::sample::select(vec![500u64, 1000, 4000])),
+        prop::option::of(prop_oneof![9 => 0u64..5, 1 => Just(10_001)]),
+        prop::option::of(prop::sample::select(vec![500u64, 1000, 4000, 499])),
         prop::option::of(0u64..12),
         prop::option::of(0u64..7),
     );
@@ -111,8 +111,9 @@ pub(super) enum Call {
     Settle(u64, u64, u64, u8, Settlement),
     Direct(u64, u64),
     Adopt(u64, u64, u64),
-    Sweep(u64),
-    Admit(u64),
+    /// Where, and how many this tick has evicted already.
+    Sweep(u64, u64),
+    Admit(u64, u64),
 }
 
 /// What a store answers.
@@ -138,8 +139,8 @@ impl Call {
             | Self::Settle(at, ..)
             | Self::Direct(at, _)
             | Self::Adopt(at, ..)
-            | Self::Sweep(at)
-            | Self::Admit(at) => at,
+            | Self::Sweep(at, _)
+            | Self::Admit(at, _) => at,
         }
     }
 
@@ -161,8 +162,8 @@ impl Call {
             Self::Adopt(at, who, expires_at) => {
                 Answer::Adopted(store.adopt(target(at), &[(user(who), expires_at)]).await.unwrap())
             }
-            Self::Sweep(at) => Answer::Sweep(store.sweep_stale(target(at)).await.unwrap()),
-            Self::Admit(at) => Answer::Tick(store.advance_admission(target(at)).await.unwrap()),
+            Self::Sweep(at, evicted) => Answer::Sweep(store.sweep_stale(target(at), evicted).await.unwrap()),
+            Self::Admit(at, evicted) => Answer::Tick(store.advance_admission(target(at), evicted).await.unwrap()),
         }
     }
 }

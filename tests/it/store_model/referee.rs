@@ -43,13 +43,17 @@ pub(super) struct Referee {
     last_number: u64,
     /// Milliseconds that have passed; the store's clock may go back, this does not.
     passed: u64,
-    /// The shortest tick that was in force since the last batch, that batch included.
-    shortest_tick: u64,
+    /// The tick that was in force at the last batch, whatever has been set since.
+    tick_paid: u64,
+    /// The latest second that the store has seen.
+    latest_s: u64,
+    /// Batches before this (in time that passes) are on another clock than those after.
+    one_clock_since: u64,
 }
 
 impl Referee {
     pub(super) fn new(rules: QueueRules) -> Self {
-        let shortest_tick = rules.pacing.tick_ms;
+        let tick_paid = rules.pacing.tick_ms;
         Self {
             rules,
             in_force: Overrides::default(),
@@ -58,7 +62,9 @@ impl Referee {
             mark: 0,
             last_number: 0,
             passed: 0,
-            shortest_tick,
+            tick_paid,
+            latest_s: 0,
+            one_clock_since: 0,
         }
     }
 
@@ -66,14 +72,17 @@ impl Referee {
         self.passed += ms;
     }
 
-    /// Floors that were pruned as long over are not remembered by a clock that goes back before them.
-    pub(super) fn clock_went_back(&mut self) {
-        self.people.values_mut().for_each(|person| person.dead_through = 0);
+    /// A clock that goes back finds all floors that were over for less than the life of a pass; others may be pruned.
+    pub(super) fn clock_went_back(&mut self, now_s: u64) {
+        let kept_from = self.latest_s.saturating_sub(self.rules.token_ttl_seconds);
+        let pruned = |person: &&mut Person| person.dead_through <= kept_from;
+        self.people.values_mut().filter(pruned).for_each(|person| person.dead_through = 0);
+        self.latest_s = now_s;
+        self.one_clock_since = self.passed;
     }
 
     pub(super) fn overrides(&mut self, overrides: Overrides) {
         self.in_force = overrides;
-        self.shortest_tick = self.shortest_tick.min(self.tick_ms());
     }
 
     pub(super) fn passes_of(&self, who: u64) -> Vec<u64> {
@@ -81,7 +90,8 @@ impl Referee {
     }
 
     fn tick_ms(&self) -> u64 {
-        self.in_force.tick_ms.unwrap_or(self.rules.pacing.tick_ms)
+        let set = self.in_force.tick_ms.filter(|set| Overrides::TICK_MS.contains(set));
+        set.unwrap_or(self.rules.pacing.tick_ms)
     }
 
     pub(super) fn saw(
@@ -91,6 +101,7 @@ impl Referee {
         stats: &QueueStats,
         now_s: u64,
     ) -> Result<(), TestCaseError> {
+        self.latest_s = self.latest_s.max(now_s);
         match (call, answer) {
             (Call::Enter(_, who) | Call::Poll(_, who), Answer::Place(place)) => self.place(call, who, *place)?,
             (Call::Leave(_, who), Answer::Departure(departure)) => self.departed(who, *departure)?,
@@ -116,7 +127,14 @@ impl Referee {
             (Call::Adopt(_, who, expires_at), Answer::Adopted(adopted)) => {
                 self.adopted(who, expires_at, adopted, now_s)?;
             }
-            (Call::Admit(_), Answer::Tick(Tick::Moved { people, evicted, .. })) => {
+            (Call::Sweep(_, evicted), Answer::Sweep(sweep)) => {
+                prop_assert!(evicted + sweep.evicted <= self.rules.max_evict_per_tick.div_ceil(2));
+            }
+            (Call::Admit(_, before), Answer::Tick(Tick::Moved { people, evicted, .. })) => {
+                prop_assert!(
+                    before + evicted <= self.rules.max_evict_per_tick,
+                    "a tick evicted {before} and {evicted}"
+                );
                 self.batch_went(*people, *evicted, stats)?;
             }
             _ => {}
@@ -198,19 +216,23 @@ impl Referee {
 
     /// Rule 2: at most one batch of people in any window of one tick.
     fn batch_went(&mut self, people: u64, evicted: u64, stats: &QueueStats) -> Result<(), TestCaseError> {
-        let size = self.in_force.batch.unwrap_or(self.rules.pacing.batch);
+        let set = self.in_force.batch.filter(|set| Overrides::BATCH.contains(set));
+        let size = set.unwrap_or(self.rules.pacing.batch);
         prop_assert!(people <= size, "rule 2: {people} people in a batch of {size}");
         prop_assert!(!self.in_force.paused, "a batch went during a pause");
-        prop_assert!(evicted <= self.rules.max_evict_per_tick);
         prop_assert!(stats.admitted_through >= self.mark, "the mark went back");
         prop_assert!(stats.admitted_through - self.mark >= people + evicted);
         if people > 0 {
             if let Some(last) = self.batches.last() {
                 let gap = self.passed - last.at;
-                prop_assert!(gap >= self.shortest_tick, "rule 2: two batches within {gap} ms");
+                prop_assert!(gap >= self.tick_paid, "rule 2: two batches within {gap} ms");
             }
-            self.shortest_tick = self.tick_ms();
+            let window = self.batches.iter().filter(|batch| batch.at >= self.one_clock_since);
+            let window = window.filter(|batch| batch.at + self.tick_ms() > self.passed);
+            let before: u64 = window.map(|batch| batch.size).sum();
+            prop_assert!(people + before <= size, "rule 2: {before} and {people} people within a tick, not {size}");
         }
+        self.tick_paid = self.tick_ms();
         self.batches.push(Batch {
             at: if people > 0 { self.passed } else { self.batches.last().map_or(0, |last| last.at) },
             after: self.mark,

@@ -56,12 +56,12 @@ async fn a_killed_redis_fails_calls_at_once_and_is_found_again_when_it_comes_bac
         assert!(took < BUDGET, "{took:?}");
     }
     assert!(store.is_degraded() && store.lost_at(target()) > found_at);
-    assert!(matches!(store.advance_admission(target()).await, Err(StoreError::Unavailable(_))), "the pump too");
+    assert!(matches!(store.advance_admission(target(), 0).await, Err(StoreError::Unavailable(_))), "the pump too");
     assert!(metrics.render().contains("virtual_queue_redis_breaker_open 1"));
     server.restart();
     reaches(&store, State::Closed, SOON).await;
     assert!(metrics.render().contains("virtual_queue_redis_breaker_open 0"));
-    let tick = store.advance_admission(target()).await;
+    let tick = store.advance_admission(target(), 0).await;
     assert!(matches!(tick, Ok(Tick::NotYet(rest)) if rest <= Duration::from_secs(2)), "not within a tick: {tick:?}");
     let Ok(Some(Place::Waiting(position))) = enter(&store, 1).await else { panic!("it works again") };
     assert_eq!(position.seq, 1, "it came back empty");
@@ -110,7 +110,7 @@ async fn a_frozen_redis_times_out_until_a_probe_fails_and_is_away_from_then_on()
     assert!(took < Duration::from_millis(100), "{took:?}");
     server.thaw();
     reaches(&store, State::Closed, SOON).await;
-    let tick = store.advance_admission(target()).await;
+    let tick = store.advance_admission(target(), 0).await;
     assert!(matches!(tick, Ok(Tick::NotYet(rest)) if rest <= Duration::from_secs(2)), "not within a tick: {tick:?}");
     let Ok(Some(Place::Waiting(position))) = enter(&store, 1).await else { panic!("it works again") };
     assert_eq!(position.seq, 1, "and has kept everybody's place");

@@ -29,13 +29,13 @@ async fn a_way_through_the_queue_is_booked_and_counted_at_every_step() {
     for id in 1..=4 {
         room.enter(id).await;
     }
-    assert_eq!(store.advance_admission(target()).await, Ok(Tick::NotYet(Duration::from_secs(2))));
+    assert_eq!(store.advance_admission(target(), 0).await, Ok(Tick::NotYet(Duration::from_secs(2))));
     assert_eq!(store.leave(target(), user(4)).await, Ok(Departure::GaveUpPlace));
     room.pass(2500);
-    assert_eq!(store.sweep_stale(target()).await, Ok(Sweep::default()));
+    assert_eq!(store.sweep_stale(target(), 0).await, Ok(Sweep::default()));
     let moved =
         Tick::Moved { people: 3, evicted: 0, next_in: Duration::from_secs(2), late: Duration::from_millis(500) };
-    assert_eq!(store.advance_admission(target()).await, Ok(moved));
+    assert_eq!(store.advance_admission(target(), 0).await, Ok(moved));
     let pass = Some(Place::Admitted { expires_at: 1302 });
     for id in 1..=3 {
         assert_eq!(room.poll(id).await, pass);
@@ -59,7 +59,7 @@ async fn a_way_through_the_queue_is_booked_and_counted_at_every_step() {
     assert_eq!(store.settle(target(), user(9), 1100, "n9", Settlement::Spent).await, Ok(Settled::DirectConsumed));
     room.pass(300_000);
     assert_eq!(store.claim(target(), user(3), 1302, "n5").await, Ok(Claim::Expired));
-    assert_eq!(store.sweep_stale(target()).await, Ok(Sweep { expired: 1, ..Sweep::default() }));
+    assert_eq!(store.sweep_stale(target(), 0).await, Ok(Sweep { expired: 1, ..Sweep::default() }));
 
     let books = store.stats(target()).await.unwrap();
     assert_eq!(books.imbalance(), None);
@@ -123,17 +123,26 @@ async fn one_owner_at_a_time_holds_the_tick_lock_and_its_own_counts_as_taken() {
 }
 
 #[tokio::test]
-async fn a_tick_lock_that_does_not_end_in_its_time_is_not_waited_for() {
+async fn a_lock_that_would_not_end_by_itself_is_not_waited_for() {
     let room = Room::open().await;
-    let (mut redis, key) = (room.redis().await, crate::redis::keys::tick_lock(target()));
-    let (mut longer, mut forever) = (::redis::cmd("PEXPIRE"), ::redis::cmd("PERSIST"));
-    longer.arg(&key).arg(11_900);
-    forever.arg(&key);
-    for (spoil, from, to) in [(longer, "a", "b"), (forever, "b", "c")] {
-        assert_eq!(room.store.lock_tick(target(), from).await, Ok(TickLock::Ours));
-        spoil.exec_async(&mut redis).await.unwrap();
-        assert_eq!(room.store.lock_tick(target(), to).await, Ok(TickLock::HeldFor(Duration::from_millis(1))));
-        assert_eq!(room.store.lock_tick(target(), to).await, Ok(TickLock::Ours));
+    let key = crate::redis::keys::tick_lock(target());
+    let odd: [&[&[&str]]; 6] = [
+        &[&["SET", &key, "a", "PX", "11900"]],
+        &[&["SET", &key, "a"]],
+        &[&["SET", &key, ""]],
+        &[&["SADD", &key, "a"]],
+        &[&["SADD", &key, "a"], &["PEXPIRE", &key, "1000"]],
+        &[&["HSET", &key, "a", "b"]],
+    ];
+    let mut redis = room.redis().await;
+    for commands in odd {
+        for command in commands {
+            ::redis::cmd(command[0]).arg(&command[1..]).exec_async(&mut redis).await.unwrap();
+        }
+        let look = room.store.lock_tick(target(), "b").await;
+        assert_eq!(look, Ok(TickLock::HeldFor(Duration::from_millis(1))), "{commands:?}");
+        assert_eq!(room.store.lock_tick(target(), "b").await, Ok(TickLock::Ours), "{commands:?}");
+        ::redis::cmd("DEL").arg(&key).exec_async(&mut redis).await.unwrap();
     }
 }
 
@@ -149,7 +158,7 @@ async fn two_replicas_ticking_together_admit_one_batch_a_tick() {
         room.pass(2000);
         let ticks = (0..10).map(|at| {
             let store = if at % 2 == 0 { &room.store } else { &second };
-            store.advance_admission(target())
+            store.advance_admission(target(), 0)
         });
         let moved = futures_util::future::join_all(ticks).await;
         let people = moved.iter().map(|tick| match tick {
@@ -160,6 +169,34 @@ async fn two_replicas_ticking_together_admit_one_batch_a_tick() {
         assert_eq!(people.sum::<u64>(), 100, "tick {tick}");
     }
     assert_eq!(room.store.stats(target()).await.unwrap().admitted_through, 300);
+}
+
+#[tokio::test]
+async fn a_replica_with_a_shorter_tick_cuts_nothing_that_another_has_paid_for() {
+    let pace = |batch, tick_ms| QueueRules { pacing: Pacing { batch, tick_ms }, ..rules() };
+    let slow = Room::with(pace(1000, 10_000)).await;
+    let clock = StoreClock::new(slow.time.clone());
+    let (config, metrics) = (slow.server.config(), slow.metrics.clone());
+    let fast = RedisStore::connect_with_test_time(&config, pace(50, 500), clock, metrics, slow.time.clone());
+    let (fast, slow_store) = (fast.await.unwrap(), slow.store.clone());
+    futures_util::future::join_all((1..=2500).map(|id| slow.enter(id))).await;
+    let not_yet = |ms| Ok(Tick::NotYet(Duration::from_millis(ms)));
+    let people = |tick| match tick {
+        Ok(Tick::Moved { people, .. }) => people,
+        other => panic!("a batch was due: {other:?}"),
+    };
+    slow.pass(10_000);
+    assert_eq!(people(slow_store.advance_admission(target(), 0).await), 1000);
+    assert!(fast.status(target(), user(2500)).await.unwrap().is_some());
+    slow.pass(600);
+    assert_eq!(fast.advance_admission(target(), 0).await, not_yet(9400));
+    assert_eq!(slow_store.advance_admission(target(), 0).await, not_yet(9400));
+    slow.pass(9400);
+    assert_eq!(people(fast.advance_admission(target(), 0).await), 50);
+    slow.pass(500);
+    assert_eq!(people(slow_store.advance_admission(target(), 0).await), 950, "in ten seconds 1000 and no more");
+    slow.pass(500);
+    assert_eq!(fast.advance_admission(target(), 0).await, not_yet(9500));
 }
 
 fn other(id: u64) -> QueueTarget {
@@ -209,8 +246,8 @@ async fn only_a_target_without_a_queue_retires() {
     assert_eq!(room.store.retire(target()).await, Ok(false));
     assert_eq!(room.store.retire(other(1)).await, Ok(true));
     assert_eq!(room.store.active_targets().await, Ok(vec![target()]));
-    assert_eq!(room.store.advance_admission(other(1)).await, Ok(Tick::Gone));
-    assert_eq!(room.store.sweep_stale(other(1)).await, Ok(Sweep { gone: true, ..Sweep::default() }));
+    assert_eq!(room.store.advance_admission(other(1), 0).await, Ok(Tick::Gone));
+    assert_eq!(room.store.sweep_stale(other(1), 0).await, Ok(Sweep { gone: true, ..Sweep::default() }));
 }
 
 #[tokio::test]

@@ -56,9 +56,7 @@ impl Bare {
 
     /// Writes the target's settings back.
     async fn restore_settings(&mut self, version: &str, fields: &[&str]) -> Vec<i64> {
-        let mut call = ::redis::cmd("EVAL");
-        call.arg(scripts::SETTINGS_RESTORE.source()).arg(1).arg(redis_key(9)).arg(version).arg(fields);
-        call.query_async(&mut self.connection).await.unwrap()
+        self.run(&scripts::SETTINGS_RESTORE, 1_000_000, &[&[version], fields].concat()).await
     }
 
     /// Ticks and their sweeps every 2 s, from `from` to `to`.

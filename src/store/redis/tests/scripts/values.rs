@@ -67,11 +67,47 @@ async fn with_as_many_targets_as_allowed_a_new_one_is_refused_and_who_is_in_stay
 async fn settings_are_written_back_over_none_and_over_older_ones_alone() {
     let mut redis = Bare::open().await;
     let (two, three) = (["version", "2", "batch_size", "9"], ["version", "3", "paused", "1"]);
-    assert_eq!(redis.restore_settings("0", &["batch_size", "5"]).await, [1], "none are stored");
-    assert_eq!(redis.restore_settings("0", &["batch_size", "6"]).await, [0], "without a version what is stored stays");
-    assert_eq!(redis.restore_settings("3", &three).await, [1], "older ones are stored");
-    assert_eq!(redis.restore_settings("3", &three).await, [0], "the same are stored");
-    assert_eq!(redis.restore_settings("2", &two).await, [0], "newer ones are stored");
+    assert_eq!(redis.restore_settings("0", &["batch_size", "5"]).await[1..], [1], "none are stored");
+    assert_eq!(
+        redis.restore_settings("0", &["batch_size", "6"]).await[1..],
+        [0],
+        "without a version what is stored stays"
+    );
+    assert_eq!(redis.restore_settings("3", &three).await[1..], [1], "older ones are stored");
+    assert_eq!(redis.restore_settings("3", &three).await[1..], [0], "the same are stored");
+    assert_eq!(redis.restore_settings("2", &two).await[1..], [0], "newer ones are stored");
     let stored: BTreeMap<String, String> = redis.ask(&["HGETALL", &redis_key(9)]).await;
+    for (version, counts) in [("1790000000000000", true), ("9007199254740991", true), ("9007199254740993", false)] {
+        redis.ask::<()>(&["HSET", &redis_key(9), "version", version]).await;
+        let written = i64::from(!counts);
+        assert_eq!(redis.restore_settings("3", &three).await[1..], [written], "{version} as settings.rs reads it");
+    }
     assert_eq!(stored, [("paused", "1"), ("version", "3")].map(|(field, is)| (field.to_owned(), is.to_owned())).into());
+}
+
+#[tokio::test]
+async fn the_largest_batch_takes_redis_under_5_ms() {
+    let mut redis = Bare::open().await;
+    redis.ask::<i64>(&["HSET", &redis_key(9), "batch_size", "10000", "tick_ms", "500"]).await;
+    redis.enter(1_000_000, 1..=60_000).await;
+    redis.ask::<()>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]).await;
+    // A hundred of them silent, which the batches go round.
+    redis.ask::<()>(&["HSET", &redis_key(8), "pulse", "1060000", "grace_until", "0"]).await;
+    for id in 1..=60_000 {
+        if id % 600 != 0 {
+            let id = id.to_string();
+            redis.ask::<i64>(&["ZADD", &redis_key(1), "1060000", &id]).await;
+        }
+    }
+    let mut took = Vec::new();
+    for tick in 0..5 {
+        redis.ask::<()>(&["SLOWLOG", "RESET"]).await;
+        let moved = redis.run(&scripts::ADMIT, 1_061_000 + tick * 500, &[]).await;
+        assert_eq!((moved[1], moved[2]), (2, 10_000), "{moved:?}");
+        let entries: Vec<Vec<::redis::Value>> = redis.ask(&["SLOWLOG", "GET", "10"]).await;
+        let longest = entries.iter().map(|entry| ::redis::from_redis_value::<u64>(entry[2].clone()).unwrap());
+        took.push(longest.max().unwrap());
+    }
+    // The machine may be busy; one of five is not.
+    assert!(took.iter().min().unwrap() < &5000, "{took:?} µs");
 }

@@ -1,0 +1,96 @@
+//! The tick lock, and what is read along with it: the target's settings.
+
+use std::time::Duration;
+
+use ::redis::cmd;
+
+use super::{RedisStore, reply, settings::Fields};
+use crate::{
+    domain::QueueTarget,
+    redis::{
+        Call, Failure,
+        keys::{self, TargetKeys},
+        scripts,
+    },
+    store::{StoreError, TickLock},
+};
+
+/// No replica takes the tick lock for longer, whatever its tick ([`crate::store::QueueRules::lock_ms`]).
+const LONGEST_LOCK_MS: i64 = 2000;
+/// What `PTTL` says of a key that is not there.
+const NO_KEY: i64 = -2;
+
+/// What stands at a target when its lock was asked for.
+struct Look {
+    /// `None`: nobody, or nothing that names a holder.
+    holder: Option<String>,
+    ttl_ms: i64,
+    settings: Fields,
+}
+
+impl Look {
+    /// Whether the key is none that a replica sets and that ends by itself: somebody else wrote it, or copied it without
+    /// its life; the clock went back, or a failover led to one that is behind.
+    fn is_no_lock(&self) -> bool {
+        match &self.holder {
+            Some(_) => self.ttl_ms == -1 || self.ttl_ms > LONGEST_LOCK_MS,
+            None => self.ttl_ms != NO_KEY,
+        }
+    }
+}
+
+impl RedisStore {
+    /// Takes the lock, or says how long another holds it. Settings that are lost are put right first.
+    pub(super) async fn take_lock(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
+        let key = keys::tick_lock(target);
+        let look = match self.look(target, &key, owner, true).await {
+            // Only the settings can be of a wrong kind here. Then the scripts go by the configuration, and so do we.
+            Err(Failure::Broken(why)) if why.contains("WRONGTYPE") => self.look(target, &key, owner, false).await?,
+            look => look?,
+        };
+        let ours = look.holder.as_deref() == Some(owner);
+        let is_no_lock = look.is_no_lock();
+        if let Some(lost) = self.settings.saw(target, look.settings) {
+            let version = lost.version();
+            if self.shared.pooled(&scripts::SETTINGS_RESTORE, target, lost.into_args(), reply::restored).await? {
+                tracing::warn!(%target, version, "redis had lost the settings of this target; they are back");
+            }
+        }
+        if is_no_lock && !ours {
+            // Its holder may be gone, or there never was one. It is an economy only, so nobody waits for it.
+            let mut remove = cmd("DEL");
+            remove.arg(&key);
+            let () = self.shared.masters.pooled(&key, Call::command(remove)).await?;
+            return Ok(TickLock::HeldFor(Duration::from_millis(1)));
+        }
+        // It may have ended between the commands: then it is worth trying again right away.
+        let rest = Duration::from_millis(look.ttl_ms.max(1).unsigned_abs());
+        Ok(if ours { TickLock::Ours } else { TickLock::HeldFor(rest) })
+    }
+
+    async fn look(&self, target: QueueTarget, key: &str, owner: &str, settings: bool) -> Result<Look, Failure> {
+        let (mut lock, mut holder, mut rest) = (cmd("SET"), cmd("MGET"), cmd("PTTL"));
+        lock.arg(key).arg(owner).arg("NX").arg("PX").arg(self.shared.rules.lock_ms());
+        // GET would fail for a key of a wrong kind, and all with it.
+        holder.arg(key);
+        rest.arg(key);
+        let mut commands = vec![lock, holder, rest];
+        if settings {
+            let mut read = cmd("HGETALL");
+            read.arg(TargetKeys::of(target).settings());
+            commands.push(read);
+        }
+        // In the order of the commands.
+        type Found = (Option<String>, Vec<Option<String>>, i64);
+        let masters = &self.shared.masters;
+        let ((_, holders, ttl_ms), settings) = if settings {
+            let (lock, holders, rest, settings) = masters.pooled(key, Call::commands(commands)).await?;
+            let found: Found = (lock, holders, rest);
+            (found, settings)
+        } else {
+            let found: Found = masters.pooled(key, Call::commands(commands)).await?;
+            (found, Fields::new())
+        };
+        Ok(Look { holder: holders.into_iter().next().flatten(), ttl_ms, settings })
+    }
+}
