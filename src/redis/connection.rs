@@ -206,14 +206,14 @@ impl Link {
     pub(super) async fn answering(&self, setup: &Setup) -> Result<MultiplexedConnection, Failure> {
         let found = timeout(setup.connect_limit, async {
             let mut lately = self.lately.lock().await;
-            let now = setup.clock.monotonic();
             if let Some((connection, at)) = &*lately
-                && now < *at + TRUSTED_FOR
+                && setup.clock.monotonic() < *at + TRUSTED_FOR
             {
                 return Ok(connection.clone());
             }
             let connection = self.pool.get().await?.clone();
-            *lately = Some((connection.clone(), now));
+            // From its answer on, which may have come from afar.
+            *lately = Some((connection.clone(), setup.clock.monotonic()));
             Ok(connection)
         });
         match found.await {
