@@ -4,11 +4,8 @@ local batch, tick_ms, capacity, max_active, paused
 -- The only place that reads them. An override that is not a whole number in plain digits within its range counts as none
 -- (src/store/overrides.rs has the ranges too, and says so in the log). 0 people are a wish, 0 ms are not.
 local function read_pace()
+  -- Of a key of a wrong kind it gets an error, in which none of them is set.
   local set = redis.pcall('HMGET', settings, 'batch_size', 'tick_ms', 'capacity', 'max_active', 'paused')
-  -- No hash: nothing is set.
-  if set.err then
-    set = {}
-  end
   local function number(text, least, most, configured)
     local value = tonumber(string.match(text or '', '^%d+$'))
     return value and value >= least and value <= most and value or configured
