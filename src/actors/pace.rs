@@ -5,18 +5,18 @@ use std::time::Duration;
 /// A tick begins at least so long before its batch goes.
 pub(super) const LEAST_LEAD: Duration = Duration::from_millis(50);
 /// How many batches are remembered.
-const REMEMBERED: usize = 4;
-/// A timer is up to a millisecond late, and a round trip is not always as quick: a batch that comes a little late is asked
-/// for once, one that comes early twice.
-const SLACK: Duration = Duration::from_millis(2);
+const REMEMBERED: usize = 8;
+/// A timer is late, a round trip is not always as quick, and a busy machine makes a near store look far: a batch that comes
+/// a little late is asked for once, one that comes early twice.
+const SLACK: Duration = Duration::from_millis(10);
 
 /// As the last ticks of one target showed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     /// No lead is longer: the tick lock, which is taken at its beginning, must hold until the batch has gone.
     longest_lead: Duration,
-    /// What locking and sweeping take.
-    preparing: Duration,
+    /// What locking and sweeping took; the newest first.
+    preparing: [Option<Duration>; REMEMBERED],
     /// What the last batches took, there and back; the newest first.
     trips: [Option<Duration>; REMEMBERED],
 }
@@ -26,12 +26,14 @@ impl Pace {
     pub(super) fn new(tick: Duration) -> Self {
         // The lock holds for 0.95 of this (`QueueRules::lock_ms`).
         let longest_lead = tick.min(Duration::from_secs(2)) / 2;
-        Self { longest_lead, preparing: Duration::ZERO, trips: [None; REMEMBERED] }
+        Self { longest_lead, preparing: [None; REMEMBERED], trips: [None; REMEMBERED] }
     }
 
-    /// So long before a batch goes the tick begins: locking and sweeping are done by then.
+    /// So long before a batch goes the tick begins: locking and sweeping are done by then. As quickly as they can be: what
+    /// takes long because the machine is busy would take longer yet if all ticks began sooner.
     pub(super) fn lead(&self) -> Duration {
-        self.preparing.clamp(LEAST_LEAD.min(self.longest_lead), self.longest_lead)
+        let quickest = self.preparing.iter().flatten().min().copied().unwrap_or_default();
+        quickest.clamp(LEAST_LEAD.min(self.longest_lead), self.longest_lead)
     }
 
     /// So much sooner than `after` the answer to one batch the next is asked for, to reach the store when it is due: the
@@ -40,10 +42,10 @@ impl Pace {
         self.trips.iter().flatten().min().map_or(Duration::ZERO, |trip| trip.saturating_sub(SLACK))
     }
 
-    /// Locking and sweeping took so long. Longer is believed at once. Shorter bit by bit: a tick that begins a little
-    /// late lets another replica have the lock.
+    /// Locking and sweeping took so long.
     pub(super) fn prepared(&mut self, took: Duration) {
-        self.preparing = took.max(self.preparing * 15 / 16).min(self.longest_lead);
+        self.preparing.rotate_right(1);
+        self.preparing[0] = Some(took);
     }
 
     /// A batch went, and it took so long until that was known.
@@ -70,11 +72,9 @@ mod tests {
         pace.prepared(ms(3));
         assert_eq!(pace.lead(), ms(50), "and where the store is near");
         pace.prepared(ms(640));
-        assert_eq!(pace.lead(), ms(640));
-        pace.prepared(ms(300));
-        assert_eq!(pace.lead(), ms(600), "shorter bit by bit");
-        for _ in 0..100 {
-            pace.prepared(ms(300));
+        assert_eq!(pace.lead(), ms(50), "one that took long is an accident");
+        for took in [640, 640, 640, 640, 640, 300, 310] {
+            pace.prepared(ms(took));
         }
         assert_eq!(pace.lead(), ms(300));
     }
@@ -98,13 +98,13 @@ mod tests {
         pace.batch_went(ms(1));
         assert_eq!(pace.head_start(), Duration::ZERO, "where the store is near");
         let mut pace = Pace::new(TICK);
-        for took in [300, 152, 310, 305] {
+        for took in [300, 160, 310, 305] {
             pace.batch_went(ms(took));
         }
         assert_eq!(pace.head_start(), ms(150));
-        pace.batch_went(ms(303));
-        pace.batch_went(ms(302));
-        pace.batch_went(ms(301));
-        assert_eq!(pace.head_start(), ms(299), "what was long ago does not count");
+        for took in [308, 307, 306, 305, 304, 303, 302] {
+            pace.batch_went(ms(took));
+        }
+        assert_eq!(pace.head_start(), ms(292), "what was long ago does not count");
     }
 }

@@ -113,14 +113,21 @@ impl Asked {
     }
 }
 
-/// PHP turns what may not stand in its names into `_`, others take a name with `[]` for a list.
+/// PHP turns what may not stand in its names into `_`; others take a name with brackets, before it or after it, for a list.
 fn is_method_parameter(name: &str) -> bool {
     let is_as_long = |known: &&str| name.len() >= known.len();
     if !METHOD_PARAMETERS.iter().any(is_as_long) {
         return false;
     }
-    let name = key(name.as_bytes()).replace(|c: char| !c.is_alphanumeric(), "_");
-    METHOD_PARAMETERS.iter().any(|known| name.strip_prefix(known).is_some_and(|rest| rest.bytes().all(|b| b == b'_')))
+    let key = key(name.as_bytes());
+    let name = key.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let begins_oddly = name.len() < key.len();
+    let name = name.split('[').next().unwrap_or_default().replace(|c: char| !c.is_alphanumeric(), "_");
+    let name = name.trim_end_matches('_');
+    METHOD_PARAMETERS.iter().any(|known| match known.strip_prefix('_') {
+        Some(known) => begins_oddly && name == known,
+        None => name == *known,
+    })
 }
 
 /// Whether a POST may be a form: it says so, or it says nothing (Rack takes that for one).

@@ -44,8 +44,6 @@ pub struct HttpOptions {
     pub admin: Option<BearerKey>,
     /// None: shops do not settle (`gate.settle_token`).
     pub settle: Option<BearerKey>,
-    /// How long a pass lives, in seconds (`token.ttl_seconds`).
-    pub token_ttl_s: u64,
     /// Which pages may call from a browser; none: only those of the same origin (`cors.allowed_origins`).
     pub cors: Option<Cors>,
 }
@@ -58,7 +56,6 @@ impl HttpOptions {
             cookie: config.token.cookie,
             admin: config.admin.token.as_ref().map(BearerKey::new),
             settle: config.gate.settle_token.as_ref().map(BearerKey::new),
-            token_ttl_s: config.token.ttl_seconds,
             cors: Cors::from_config(config),
         }
     }

@@ -27,6 +27,7 @@ use super::{
     state::HttpState,
 };
 use crate::{
+    config::TokenConfig,
     domain::{QueueTarget, UserId},
     gate::{Claim, Verdict},
     problem::Problem,
@@ -176,9 +177,9 @@ pub(super) async fn settle(
     let target = target.map_err(|_| ApiError::BadRequest)?;
     let user = UserId::parse(&said.user_id).map_err(|_| ApiError::BadRequest)?;
     let claim: Claim = said.claim.parse().map_err(|_| ApiError::BadRequest)?;
-    // No pass of ours ends later. A later one would be believed: this person's next pass would have to outlive it. Twice a
-    // lifetime, for passes given out before it was made shorter.
-    if claim.expires_at() > state.clock.now_seconds().saturating_add(2 * state.options.token_ttl_s) {
+    // No pass of ours ends later, however long passes lived when it was given out. A later one would be believed: this
+    // person's next pass would have to outlive it.
+    if claim.expires_at() > state.clock.now_seconds().saturating_add(TokenConfig::LONGEST_TTL_S) {
         return Err(ApiError::BadRequest);
     }
     let how = match said.outcome {

@@ -128,8 +128,14 @@ impl Proxy {
         } else {
             call.await?
         };
-        let upload = upload.ended(self.settings.whole);
-        Ok(answer(shops, request.method(), request.version(), LONGEST_SILENCE, upload).await)
+        // A purchase is settled when the shop has answered, and no upload may put that off beyond its claim.
+        let whole = self.settings.whole;
+        let rest = async move {
+            if !purchase {
+                upload.ended(whole).await;
+            }
+        };
+        Ok(answer(shops, request.method(), request.version(), LONGEST_SILENCE, rest).await)
     }
 
     /// Where the shop gets it: path and query exactly as they came.

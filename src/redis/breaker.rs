@@ -153,7 +153,9 @@ impl Breaker {
     /// One of people's calls was answered, be it with a no.
     pub(super) fn answered(&self) {
         if self.is_unanswered.load(Ordering::Relaxed) {
-            self.mind().unanswered = None;
+            let mut mind = self.mind();
+            mind.unanswered = None;
+            // Before anybody else gets at it: the two say the same.
             self.is_unanswered.store(false, Ordering::Relaxed);
         }
     }

@@ -29,6 +29,9 @@ const PACE_TROUBLED: Duration = Duration::from_millis(250);
 /// How long the key that a probe writes stays.
 const KEPT_MS: u64 = 10_000;
 
+/// Why a Redis that answers stays away.
+const TOO_SLOW: &str = "it answers, but not within redis.command_timeout_ms";
+
 /// How many slots a probe tries that are on their way to another master.
 const TRIES: usize = 3;
 
@@ -85,10 +88,13 @@ impl Probe {
                 return;
             }
         };
-        // As slow as this, people's calls would get no answer: no reason to take it for away, nor for back.
-        if took.max(hot_answers.unwrap_or_default()) > master.setup().call_limit {
+        // As slow as this, people's calls would get no answer: no reason to take it for away, nor for back. Of one that is
+        // away only fresh connections tell whether it is back.
+        let call_limit = master.setup().call_limit;
+        if took > call_limit || (!was_open && hot_answers.is_some_and(|took| took > call_limit)) {
             if was_open {
-                self.breaker.open("it answers, but not within redis.command_timeout_ms");
+                self.connection = None;
+                self.breaker.open(TOO_SLOW);
             }
             return;
         }
@@ -103,6 +109,10 @@ impl Probe {
             if let Err(failure) = link.replace_hot(master.setup()).await {
                 tracing::debug!(%failure, "people's calls could not be given a connection");
                 self.breaker.open(&cause(&failure));
+                return;
+            }
+            if was_open && link.hot_answers(call_limit, &master.setup().clock).await.is_none() {
+                self.breaker.open(TOO_SLOW);
                 return;
             }
         }

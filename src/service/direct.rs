@@ -17,8 +17,14 @@ impl DirectCounts {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(target).or_default() += passes;
     }
 
-    /// Those of these targets, which then count from zero.
-    pub(super) fn take(&self, which: impl Fn(QueueTarget) -> bool) -> Vec<(QueueTarget, u64)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extract_if(|target, _| which(*target)).collect()
+    /// The targets of which there are any, as far as these are meant.
+    pub(super) fn targets(&self, which: impl Fn(QueueTarget) -> bool) -> Vec<QueueTarget> {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.keys().copied().filter(|target| which(*target)).collect()
+    }
+
+    /// Those of this target, which then counts from zero.
+    pub(super) fn take(&self, target: QueueTarget) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&target).unwrap_or_default()
     }
 }

@@ -49,9 +49,11 @@ impl VirtualQueueService {
     }
 
     async fn hand_over_direct_counts(&self) {
-        let counts = self.direct.take(|target| !self.parts.store.is_away(target));
-        stream::iter(counts)
-            .for_each_concurrent(CALLS, async |(target, passes)| {
+        let targets = self.direct.targets(|target| !self.parts.store.is_away(target));
+        stream::iter(targets)
+            .for_each_concurrent(CALLS, async |target| {
+                // Only now: a hand-over that is broken off loses no more than what is on its way.
+                let passes = self.direct.take(target);
                 match self.parts.store.count_direct(target, passes).await {
                     // It is not done. After any other error it may be, or will never be: rather one too few.
                     Err(StoreError::Unavailable(_)) => self.direct.add(target, passes),

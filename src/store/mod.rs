@@ -274,10 +274,10 @@ impl QueueRules {
         }
     }
 
-    /// How many silent people a sweep may still evict, where its tick has `evicted` so many. Half is left for those in front
+    /// How many silent people a sweep may still evict, where its tick has `evicted` so many. Half at least is left for those in front
     /// of the batch: else no batch would go until all others were swept.
     pub(crate) fn sweep_may_evict(&self, evicted: u64) -> u64 {
-        self.max_evict_per_tick.div_ceil(2).saturating_sub(evicted)
+        (self.max_evict_per_tick / 2).saturating_sub(evicted)
     }
 
     /// How many silent people a batch may still evict on its way.

@@ -248,7 +248,7 @@ async fn only_the_shop_settles_and_only_in_words_that_make_sense() {
     let now = StoreClock::system().now_seconds();
     let claim_until = |expires_at: u64| format!("{expires_at}-{}", "0".repeat(32));
     let good =
-        json!({ "target": "LIMITED_DROP:42", "userId": "7", "claim": claim_until(now + 300), "outcome": "spent" });
+        json!({ "target": "LIMITED_DROP:42", "userId": "7", "claim": claim_until(now + 3600), "outcome": "spent" });
     let post = || server.request(Method::POST, "/gate/settle").json(&good);
     for (what, request) in [
         ("no token", post()),
@@ -265,7 +265,7 @@ async fn only_the_shop_settles_and_only_in_words_that_make_sense() {
         ("userId", json!("07")),
         ("userId", json!(7)),
         ("claim", json!("x")),
-        ("claim", json!(claim_until(now + 3600))),
+        ("claim", json!(claim_until(now + 90_000))),
         ("claim", json!(claim_until(99_999_999_999))),
         ("outcome", json!("sold")),
         ("surprise", json!(1)),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    gateway::gateway,
+    gateway::{buy, gateway, order, pass},
     server::Server,
     upstream::{Raw, RawAnswer, Upstream},
 };
@@ -170,4 +170,28 @@ fn an_early_answer_ends_when_the_rest_of_the_upload_stands_still() {
     let answer = raw.answer().expect("an answer");
     assert_eq!((answer.status, answer.text().as_str()), (201, "ok"));
     assert!(raw.answer().is_none(), "the connection ends");
+}
+
+#[test]
+fn a_purchase_is_settled_when_the_shop_has_answered_however_long_its_upload_takes() {
+    let upstream = Upstream::by_hand(|mut stream| {
+        let mut chunk = [0; 1024];
+        let _ = stream.read(&mut chunk).unwrap();
+        stream.write_all(b"HTTP/1.1 303 See Other\r\nLocation: /thanks\r\nContent-Length: 0\r\n\r\n").unwrap();
+        while stream.read(&mut chunk).is_ok_and(|length| length > 0) {}
+    });
+    let server = gateway(upstream.url(), &[]);
+    let pass = pass(7);
+    let mut raw = Raw::connect(server.url());
+    let whole = String::from_utf8(order(7, &pass, &"x".repeat(1000))).unwrap();
+    raw.send(&whole.as_bytes()[..whole.len() - 1]);
+    // The rest never comes.
+    let refused = (0..80).find_map(|_| {
+        let again = buy(&server, 7, &pass);
+        std::thread::sleep(Duration::from_millis(50));
+        (again.status != 409).then_some(again)
+    });
+    let refused = refused.expect("the pass is not in use for over 4 s");
+    assert!(refused.is_problem(403, "QUEUE_BYPASS_DENIED"), "{refused:?}");
+    assert_eq!(raw.answer().expect("an answer").status, 303);
 }

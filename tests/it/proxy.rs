@@ -29,6 +29,9 @@ struct Shared {
     /// Connections made so far, and how many of them lead nowhere any more.
     made: AtomicU64,
     stranded: AtomicU64,
+    /// So many of them are slow, by so much.
+    slowed: AtomicU64,
+    slow_ms: AtomicU64,
     open: Mutex<Vec<TcpStream>>,
 }
 
@@ -44,6 +47,8 @@ impl Proxy {
             is_over: AtomicBool::new(false),
             made: AtomicU64::new(0),
             stranded: AtomicU64::new(0),
+            slowed: AtomicU64::new(0),
+            slow_ms: AtomicU64::new(0),
             open: Mutex::default(),
         });
         let of_listener = shared.clone();
@@ -98,6 +103,12 @@ impl Proxy {
         self.shared.stranded.store(self.shared.made.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
+    /// Over the connections that there are, every answer comes so much later. Over new ones it does not.
+    pub(crate) fn slow_down_old(&self, by: Duration) {
+        self.shared.slow_ms.store(by.as_millis() as u64, Ordering::SeqCst);
+        self.shared.slowed.store(self.shared.made.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
     /// Takes all that back, but does not find again what is stranded.
     pub(crate) fn heal(&self) {
         self.delay(Duration::ZERO);
@@ -143,7 +154,9 @@ fn pass_on(shared: &Arc<Shared>, number: u64, mut from: TcpStream, mut to: TcpSt
     std::thread::spawn(move || {
         let mut chunk = [0; 16 * 1024];
         while let Ok(read @ 1..) = from.read(&mut chunk) {
-            let delay = if is_answer { of_reader.delay_ms.load(Ordering::SeqCst) } else { 0 };
+            let is_slow = number < of_reader.slowed.load(Ordering::SeqCst);
+            let slow_by = if is_slow { &of_reader.slow_ms } else { &of_reader.delay_ms };
+            let delay = if is_answer { slow_by.load(Ordering::SeqCst) } else { 0 };
             if send.send((now() + Duration::from_millis(delay), chunk[..read].to_vec())).is_err() {
                 return;
             }

@@ -283,6 +283,25 @@ async fn a_redis_slower_than_buyers_wait_and_faster_than_the_probe_is_gone_round
 }
 
 #[tokio::test]
+async fn connections_of_ours_that_became_slow_are_made_anew() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::before(&redis);
+    let server = Server::serve_at(&proxy.url(), &[&[IN_EARNEST], &FIVE_A_SECOND[..]].concat());
+    enter_all(&server, 100).await;
+    proxy.slow_down_old(Duration::from_millis(300));
+    let slow = Instant::now();
+    while server.poll(DROP, 100).await.header("x-virtual-queue-degraded").is_none() {
+        assert!(slow.elapsed() < Duration::from_secs(2), "it is noticed");
+    }
+    while server.poll(DROP, 99).await.header("x-virtual-queue-degraded").is_some() {
+        assert!(slow.elapsed() < Duration::from_secs(8), "{}", server.log());
+        sleep(Duration::from_millis(100)).await;
+    }
+    println!("queueing again {:?} after the connections became slow", slow.elapsed());
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
 async fn connections_that_lead_nowhere_are_thrown_away_and_admission_goes_on() {
     let redis = RedisServer::start();
     let proxy = Proxy::before(&redis);

@@ -421,9 +421,17 @@ fn a_purchase_that_is_no_post_cannot_be_had_by_one() {
     ] {
         assert_eq!(answer(server.url(), line, lines), 403, "{line} {lines}");
     }
-    for query in
-        ["_method=PUT", ".method=PUT", "%20_method=PUT", "+_method=PUT", "[method=PUT", "X-HTTP-Method-Override=PUT"]
-    {
+    for query in [
+        "_method=PUT",
+        "_method[0]=PUT",
+        "[_method]=PUT",
+        "%5B_method%5D=PUT",
+        ".method=PUT",
+        "%20_method=PUT",
+        "+_method=PUT",
+        "[method=PUT",
+        "X-HTTP-Method-Override=PUT",
+    ] {
         let line = format!("POST /drops/42?{query}");
         assert_eq!(answer(server.url(), &line, "Content-Type: application/json\r\n"), 403, "{query}");
     }

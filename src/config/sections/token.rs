@@ -21,6 +21,9 @@ pub struct TokenConfig {
 }
 
 impl TokenConfig {
+    /// No pass lives longer, however it is configured: a day, in seconds.
+    pub const LONGEST_TTL_S: u64 = 86_400;
+
     pub(in crate::config) fn read(section: &mut SectionReader<'_>) -> Self {
         Self {
             secret: section.optional("secret"),
@@ -41,6 +44,6 @@ impl TokenConfig {
                 problems.add("token.also_accepted", format!("number {}: {weak}", place + 1));
             }
         }
-        problems.check_range("token.ttl_seconds", self.ttl_seconds, 1..=86_400);
+        problems.check_range("token.ttl_seconds", self.ttl_seconds, 1..=Self::LONGEST_TTL_S);
     }
 }

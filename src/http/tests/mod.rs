@@ -52,7 +52,7 @@ fn unused_service(clock: &StoreClock, flags: &Arc<FeatureFlags>) -> Arc<VirtualQ
 }
 
 fn plain() -> HttpOptions {
-    HttpOptions { limited_drops: true, cookie: false, admin: None, settle: None, token_ttl_s: 300, cors: None }
+    HttpOptions { limited_drops: true, cookie: false, admin: None, settle: None, cors: None }
 }
 
 /// Everything that a token opens is there.

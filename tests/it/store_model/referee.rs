@@ -47,8 +47,8 @@ pub(super) struct Referee {
     tick_paid: u64,
     /// The latest second that the store has seen.
     latest_s: u64,
-    /// Batches before this (in time that passes) are on another clock than those after.
-    one_clock_since: u64,
+    /// The first of the batches on the clock of now; those before it were on another.
+    one_clock_from: usize,
 }
 
 impl Referee {
@@ -64,7 +64,7 @@ impl Referee {
             passed: 0,
             tick_paid,
             latest_s: 0,
-            one_clock_since: 0,
+            one_clock_from: 0,
         }
     }
 
@@ -78,7 +78,7 @@ impl Referee {
         let pruned = |person: &&mut Person| person.dead_through <= kept_from;
         self.people.values_mut().filter(pruned).for_each(|person| person.dead_through = 0);
         self.latest_s = now_s;
-        self.one_clock_since = self.passed;
+        self.one_clock_from = self.batches.len();
     }
 
     pub(super) fn overrides(&mut self, overrides: Overrides) {
@@ -128,7 +128,7 @@ impl Referee {
                 self.adopted(who, expires_at, adopted, now_s)?;
             }
             (Call::Sweep(_, evicted), Answer::Sweep(sweep)) => {
-                prop_assert!(evicted + sweep.evicted <= self.rules.max_evict_per_tick.div_ceil(2));
+                prop_assert!(evicted + sweep.evicted <= self.rules.max_evict_per_tick / 2);
             }
             (Call::Admit(_, before), Answer::Tick(Tick::Moved { people, evicted, .. })) => {
                 prop_assert!(
@@ -227,8 +227,8 @@ impl Referee {
                 let gap = self.passed - last.at;
                 prop_assert!(gap >= self.tick_paid, "rule 2: two batches within {gap} ms");
             }
-            let window = self.batches.iter().filter(|batch| batch.at >= self.one_clock_since);
-            let window = window.filter(|batch| batch.at + self.tick_ms() > self.passed);
+            let window =
+                self.batches[self.one_clock_from..].iter().filter(|batch| batch.at + self.tick_ms() > self.passed);
             let before: u64 = window.map(|batch| batch.size).sum();
             prop_assert!(people + before <= size, "rule 2: {before} and {people} people within a tick, not {size}");
         }
