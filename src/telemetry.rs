@@ -3,6 +3,8 @@
 //! Here: where lines go and how they look. Not here: what is logged; and no line anywhere holds a secret or a pass.
 
 mod flood;
+#[cfg(test)]
+pub(crate) mod lines;
 
 use std::{
     io::{self, IsTerminal},

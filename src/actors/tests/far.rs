@@ -1,11 +1,7 @@
 //! A store that is far away, or spoilt in parts.
 
-use std::{
-    io::{self, Write},
-    sync::Mutex,
-};
-
 use super::*;
+use crate::telemetry::lines::Lines;
 
 #[actix_rt::test]
 #[expect(clippy::print_stdout, reason = "tells what it measured")]
@@ -57,32 +53,12 @@ async fn a_new_target_does_not_wait_for_what_is_handed_over() {
     assert_eq!(pumps.store.handed_over(), handed_over + 1, "and no second one begins meanwhile");
 }
 
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Lines {
-    fn with(&self, text: &str) -> usize {
-        let all = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        all.lines().filter(|line| line.contains(text) && line.contains("LIMITED_DROP:42")).count()
-    }
-}
-
 #[actix_rt::test]
 async fn a_target_whose_ticks_keep_failing_is_told_of_once_and_so_is_the_end_of_it() {
     const BEGINS: &str = "the ticks of this target keep failing";
     const ENDS: &str = "the ticks of this target go on";
     let lines = Lines::default();
+    let told = |text| lines.with(&[text, "LIMITED_DROP:42"]);
     let writer = lines.clone();
     let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
     let _guard = tracing::subscriber::set_default(log);
@@ -91,13 +67,13 @@ async fn a_target_whose_ticks_keep_failing_is_told_of_once_and_so_is_the_end_of_
     assert!(within(TAKEOVER, || async { mark(&store).await >= 10 }).await);
     pumps.store.be(Mood::Fail(StoreError::Unavailable("as told".to_owned())));
     tokio::time::sleep(TICK * 10).await;
-    assert_eq!(lines.with(BEGINS), 0, "an outage is told elsewhere");
+    assert_eq!(told(BEGINS), 0, "an outage is told elsewhere");
     pumps.store.be(Mood::Fail(StoreError::Broken("WRONGTYPE".to_owned())));
-    assert!(within(TAKEOVER, || async { lines.with(BEGINS) == 1 }).await);
+    assert!(within(TAKEOVER, || async { told(BEGINS) == 1 }).await);
     tokio::time::sleep(TICK * 10).await;
-    assert_eq!((lines.with(BEGINS), lines.with("WRONGTYPE"), lines.with(ENDS)), (1, 1, 0), "once, with the cause");
+    assert_eq!((told(BEGINS), told("WRONGTYPE"), told(ENDS)), (1, 1, 0), "once, with the cause");
     pumps.store.be(Mood::Answer);
-    assert!(within(TAKEOVER, || async { lines.with(ENDS) == 1 }).await);
+    assert!(within(TAKEOVER, || async { told(ENDS) == 1 }).await);
     tokio::time::sleep(TICK * 10).await;
-    assert_eq!((lines.with(BEGINS), lines.with(ENDS)), (1, 1));
+    assert_eq!((told(BEGINS), told(ENDS)), (1, 1));
 }
