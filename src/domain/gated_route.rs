@@ -10,6 +10,50 @@ pub struct GatedRoute {
     pattern: String,
     segments: Vec<RouteSegment>,
     kind: QueueTargetType,
+    rule: PassRule,
+}
+
+/// What a purchase route asks for, and what its success does. A route that neither needs nor spends a pass is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PassRule {
+    /// It needs a pass, and success spends that.
+    NeedsAndSpends,
+    /// It needs a pass, which works on after success.
+    Needs,
+    /// It needs no pass, and success spends every pass that its user has been given for the target.
+    Spends,
+}
+
+impl PassRule {
+    /// The rule of a route that says these two things of itself; `None`: there is no such route.
+    pub const fn new(needs_pass: bool, spends: bool) -> Option<Self> {
+        match (needs_pass, spends) {
+            (true, true) => Some(Self::NeedsAndSpends),
+            (true, false) => Some(Self::Needs),
+            (false, true) => Some(Self::Spends),
+            (false, false) => None,
+        }
+    }
+
+    /// Whether a call needs a pass.
+    pub const fn needs_pass(self) -> bool {
+        matches!(self, Self::NeedsAndSpends | Self::Needs)
+    }
+
+    /// Whether success spends.
+    pub const fn spends(self) -> bool {
+        matches!(self, Self::NeedsAndSpends | Self::Spends)
+    }
+
+    /// What holds for a call that may be of either route.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Needs, Self::Needs) => Self::Needs,
+            (Self::Spends, Self::Spends) => Self::Spends,
+            _ => Self::NeedsAndSpends,
+        }
+    }
 }
 
 /// A part of a [`GatedRoute`]'s path.
@@ -27,7 +71,8 @@ pub enum RouteSegment {
 pub struct InvalidPattern;
 
 impl GatedRoute {
-    /// A route from its method, its pattern with exactly one `{parameter}` for the id, and the kind the id is of.
+    /// A route from its method, its pattern with exactly one `{parameter}` for the id, and the kind the id is of. It needs
+    /// a pass and spends it, unless [`Self::with_rule`] says otherwise.
     ///
     /// # Errors
     /// [`InvalidPattern`] unless the pattern has one parameter, at least one word, and only canonical words.
@@ -38,7 +83,13 @@ impl GatedRoute {
         if ids != 1 || segments.len() < 2 || method.is_empty() {
             return Err(InvalidPattern);
         }
-        Ok(Self { method: method.to_ascii_uppercase(), pattern: pattern.to_owned(), segments, kind })
+        Ok(Self {
+            method: method.to_ascii_uppercase(),
+            pattern: pattern.to_owned(),
+            segments,
+            kind,
+            rule: PassRule::NeedsAndSpends,
+        })
     }
 
     /// The PRD's two: orders of limited drops, seat selection of events.
@@ -48,6 +99,18 @@ impl GatedRoute {
             Self::new("POST", "/events/{id}/seats/select", QueueTargetType::TicketingEvent),
         ];
         routes.into_iter().map(|route| route.expect("the two patterns are well formed")).collect()
+    }
+
+    /// The same route with another rule.
+    #[must_use]
+    pub fn with_rule(mut self, rule: PassRule) -> Self {
+        self.rule = rule;
+        self
+    }
+
+    /// What it asks for, and what its success does.
+    pub fn rule(&self) -> PassRule {
+        self.rule
     }
 
     /// The method, in capitals.

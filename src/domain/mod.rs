@@ -10,7 +10,7 @@ mod stats;
 mod status;
 mod target;
 
-pub use gated_route::{GatedRoute, InvalidPattern, RouteSegment};
+pub use gated_route::{GatedRoute, InvalidPattern, PassRule, RouteSegment};
 pub use id::{InvalidId, MAX_ID, UserId, parse_canonical_id};
 pub use position::{Pacing, QueuePosition};
 pub use stats::{QueueStats, WAIT_UNIT_MS, WaitHistogram};

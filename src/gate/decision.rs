@@ -34,8 +34,8 @@ impl EntryTokenGate {
             RouteMatch::NotGated => Decision::Untouched,
             RouteMatch::OddSpelling(suspects) => self.odd(&suspects, user, Refusal::OddPath),
             RouteMatch::UnknownId(suspects) => self.odd(&suspects, user, Refusal::UnknownId),
-            RouteMatch::Gated(target) if self.closed.contains(&target.kind()) => Decision::Refused(Refusal::Closed),
-            RouteMatch::Gated(target) => match self.flags.reach(target) {
+            RouteMatch::Gated(target, _) if self.closed.contains(&target.kind()) => Decision::Refused(Refusal::Closed),
+            RouteMatch::Gated(target, _) => match self.flags.reach(target) {
                 Reach::Nobody => self.flag_is_off(),
                 Reach::SomePeople | Reach::Everybody => match user() {
                     Err(refusal) => Decision::Refused(refusal),

@@ -54,7 +54,7 @@ pub use request::{ENTRY_TOKEN_HEADER, USER_ID_HEADER, pass_cookie_name};
 pub(crate) use request::{is_pass_header, without_passes};
 pub use routes::{GatedRoutes, RouteMatch, Suspect};
 
-pub use crate::domain::{GatedRoute, InvalidPattern};
+pub use crate::domain::{GatedRoute, InvalidPattern, PassRule};
 use crate::{
     domain::{MAX_ID, QueueTarget, QueueTargetType, UserId},
     flags::{FeatureFlagEvaluator, Reach},

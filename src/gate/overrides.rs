@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::{QueueTarget, QueueTargetType},
+        domain::{PassRule, QueueTarget, QueueTargetType},
         gate::{GatedRoute, Suspect},
     };
 
@@ -184,7 +184,11 @@ mod tests {
             &[("X-HTTP-Method", "POST")],
             &[("X_HTTP_Method_Override", "POST")],
         ] {
-            assert_eq!(classify(&routes, "GET", ORDERS, headers), RouteMatch::Gated(drop_of(42)), "{headers:?}");
+            assert_eq!(
+                classify(&routes, "GET", ORDERS, headers),
+                RouteMatch::Gated(drop_of(42), PassRule::NeedsAndSpends),
+                "{headers:?}"
+            );
         }
         for query in [
             "_method=POST",
@@ -205,13 +209,21 @@ mod tests {
             "X-HTTP-Method=POST",
         ] {
             let target = format!("{ORDERS}?{query}");
-            assert_eq!(classify(&routes, "GET", &target, &[]), RouteMatch::Gated(drop_of(42)), "{query}");
+            assert_eq!(
+                classify(&routes, "GET", &target, &[]),
+                RouteMatch::Gated(drop_of(42), PassRule::NeedsAndSpends),
+                "{query}"
+            );
         }
         for query in ["method=POST", "a_method=POST", "_methods=POST", "a=_method=POST", "_method", "_method="] {
             assert_eq!(classify(&routes, "GET", &format!("{ORDERS}?{query}"), &[]), RouteMatch::NotGated, "{query}");
         }
         let get = [("X-HTTP-Method-Override", "GET")];
-        assert_eq!(classify(&routes, "POST", ORDERS, &get), RouteMatch::Gated(drop_of(42)), "it stays what it was");
+        assert_eq!(
+            classify(&routes, "POST", ORDERS, &get),
+            RouteMatch::Gated(drop_of(42), PassRule::NeedsAndSpends),
+            "it stays what it was"
+        );
     }
 
     #[test]
@@ -256,12 +268,16 @@ mod tests {
             "Application/X-WWW-Form-Urlencoded",
         ] {
             let found = classify(&routes, "POST", "/drops/42", &[("Content-Type", kind)]);
-            assert_eq!(found, RouteMatch::Gated(gated), "{kind}");
+            assert_eq!(found, RouteMatch::Gated(gated, PassRule::NeedsAndSpends), "{kind}");
         }
         for unsaid in
             [&[][..], &[("Content-Type", "")], &[("Content-Type", "text/plain"), ("Content-Type", "multipart/x")]]
         {
-            assert_eq!(classify(&routes, "POST", "/drops/42", unsaid), RouteMatch::Gated(gated), "{unsaid:?}");
+            assert_eq!(
+                classify(&routes, "POST", "/drops/42", unsaid),
+                RouteMatch::Gated(gated, PassRule::NeedsAndSpends),
+                "{unsaid:?}"
+            );
         }
         for kind in ["application/json", "text/plain", "application/octet-stream"] {
             assert_eq!(

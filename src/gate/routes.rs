@@ -7,7 +7,7 @@ use super::{
     letters::key,
     readings::{TooMany, for_each_reading},
 };
-use crate::domain::{GatedRoute, QueueTarget, QueueTargetType, RouteSegment, parse_canonical_id};
+use crate::domain::{GatedRoute, PassRule, QueueTarget, QueueTargetType, RouteSegment, parse_canonical_id};
 
 /// Bytes of the longest path that is read in every way: no honest purchase has a longer one.
 const LONGEST_READ: usize = 512;
@@ -17,8 +17,8 @@ const LONGEST_READ: usize = 512;
 pub enum RouteMatch {
     /// A purchase under no reading.
     NotGated,
-    /// A purchase of this target, in the one canonical spelling.
-    Gated(QueueTarget),
+    /// A purchase of this target, in the one canonical spelling, by a route with this rule.
+    Gated(QueueTarget, PassRule),
     /// A purchase under some reading, spelled another way; of one of these.
     OddSpelling(Vec<Suspect>),
     /// A purchase under some reading, whose id is not canonical; of one of these.
@@ -51,6 +51,9 @@ impl RouteMatch {
         match (self, other) {
             (Self::NotGated, verdict) | (verdict, Self::NotGated) => verdict,
             (one, other) if one == other => one,
+            (Self::Gated(target, one), Self::Gated(same, other)) if target == same => {
+                Self::Gated(target, one.and(other))
+            }
             (one, other) => {
                 let mut suspects = one.suspects();
                 suspects.extend(other.suspects());
@@ -63,7 +66,7 @@ impl RouteMatch {
     /// The same, where the spelling cannot be right.
     pub(super) fn odd(self) -> Self {
         match self {
-            Self::Gated(target) => Self::OddSpelling(vec![Suspect::Target(target)]),
+            Self::Gated(target, _) => Self::OddSpelling(vec![Suspect::Target(target)]),
             other => other,
         }
     }
@@ -71,7 +74,7 @@ impl RouteMatch {
     fn suspects(self) -> Vec<Suspect> {
         match self {
             Self::NotGated => Vec::new(),
-            Self::Gated(target) => vec![Suspect::Target(target)],
+            Self::Gated(target, _) => vec![Suspect::Target(target)],
             Self::OddSpelling(suspects) | Self::UnknownId(suspects) => suspects,
         }
     }
@@ -175,7 +178,7 @@ impl GatedRoutes {
     pub fn classify(&self, method: &str, raw_path: &str) -> RouteMatch {
         for route in self.0.iter().filter(|route| route.method() == method) {
             if let Some(target) = route.canonical_target(raw_path) {
-                return RouteMatch::Gated(target);
+                return RouteMatch::Gated(target, route.rule());
             }
         }
         let mut routes: Vec<&GatedRoute> =

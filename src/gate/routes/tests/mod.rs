@@ -27,7 +27,7 @@ fn odd(target: QueueTarget) -> RouteMatch {
 fn is_guarded(seen: &RouteMatch, target: QueueTarget) -> bool {
     match seen {
         RouteMatch::NotGated => false,
-        RouteMatch::Gated(gated) => *gated == target,
+        RouteMatch::Gated(gated, _) => *gated == target,
         RouteMatch::OddSpelling(suspects) | RouteMatch::UnknownId(suspects) => {
             suspects.contains(&Suspect::Target(target)) || suspects.contains(&Suspect::AnyOf(target.kind()))
         }
@@ -40,9 +40,12 @@ fn classify(path: &str) -> RouteMatch {
 
 #[test]
 fn the_canonical_spelling_of_a_purchase_is_gated() {
-    assert_eq!(classify("/limited-drops/42/orders"), RouteMatch::Gated(drop_of(42)));
-    assert_eq!(classify("/limited-drops/9223372036854775807/orders"), RouteMatch::Gated(drop_of(i64::MAX as u64)));
-    assert_eq!(classify("/events/7/seats/select"), RouteMatch::Gated(event(7)));
+    assert_eq!(classify("/limited-drops/42/orders"), RouteMatch::Gated(drop_of(42), PassRule::NeedsAndSpends));
+    assert_eq!(
+        classify("/limited-drops/9223372036854775807/orders"),
+        RouteMatch::Gated(drop_of(i64::MAX as u64), PassRule::NeedsAndSpends)
+    );
+    assert_eq!(classify("/events/7/seats/select"), RouteMatch::Gated(event(7), PassRule::NeedsAndSpends));
 }
 
 #[test]
@@ -123,7 +126,10 @@ fn other_methods_pass_and_other_spellings_of_the_method_do_not() {
 fn other_routes_can_be_gated_instead() {
     let route = GatedRoute::new("put", "/api/v2/sales/{sale_id}/claim", QueueTargetType::LimitedDrop).unwrap();
     let routes = GatedRoutes::new(vec![route]);
-    assert_eq!(routes.classify("PUT", "/api/v2/sales/9/claim"), RouteMatch::Gated(drop_of(9)));
+    assert_eq!(
+        routes.classify("PUT", "/api/v2/sales/9/claim"),
+        RouteMatch::Gated(drop_of(9), PassRule::NeedsAndSpends)
+    );
     assert_eq!(routes.classify("PUT", "/api/v2/sales/9/Claim"), odd(drop_of(9)));
     assert_eq!(routes.classify("POST", "/limited-drops/42/orders"), RouteMatch::NotGated);
 }
