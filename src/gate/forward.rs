@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 
 use actix_web::http::{Method, StatusCode, Uri, header::HeaderMap};
 
-use super::{decision::Decision, middleware::EntryTokenGate, refusal::Refusal};
+use super::{decision::Decision, look_alike, middleware::EntryTokenGate, refusal::Refusal};
 use crate::{
     domain::{PassClaims, QueueTarget, UserId},
     problem::Problem,
@@ -99,7 +99,14 @@ impl EntryTokenGate {
     /// Where passes are used once and the shop does not settle, a granted pass is spent before this returns. Where it
     /// does, the pass is held until the lease ends or [`Self::settle`] says how the purchase went. Load shedding has no
     /// say: no call to the shop is held here.
+    ///
+    /// A header that the shop may take for one of ours is refused with any request, whatever the flag says: nobody here
+    /// can take it out.
     pub async fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap, shop_settles: bool) -> Verdict {
+        if look_alike::any(headers) {
+            self.count(Refusal::LookAlikeHeader);
+            return denied(Refusal::LookAlikeHeader);
+        }
         let pass = match self.decide(method, uri, headers) {
             Decision::Untouched => return Verdict::Free,
             Decision::Unchecked => return Verdict::Unchecked,
@@ -270,6 +277,19 @@ mod tests {
         let text = doors.metrics.render();
         assert!(text.contains(r#"virtual_queue_bypass_attempts_total{reason="odd_path"} 2"#), "{text}");
         assert!(text.contains(r#"virtual_queue_bypass_attempts_total{reason="no_pass"} 1"#), "{text}");
+    }
+
+    #[actix_web::test]
+    async fn a_header_that_the_shop_may_take_for_ours_is_refused_with_any_request() {
+        for name in ["x_user_id", "x.entry.token", "x-virtual-queue-user", "x_virtual_queue_claim"] {
+            let mut doors = doors();
+            doors.headers.insert(HeaderName::from_static(name), HeaderValue::from_static("8"));
+            assert_eq!(code(doors.ask(false).await), "UNCLEAR_REQUEST", "{name}");
+            assert_eq!(code(doors.ask_about(Method::GET, "/").await), "UNCLEAR_REQUEST", "{name}");
+            assert_eq!(doors.store.settled(), [], "{name}: the pass is not touched");
+            let counted = r#"virtual_queue_bypass_attempts_total{reason="look_alike_header"} 2"#;
+            assert!(doors.metrics.render().contains(counted), "{name}");
+        }
     }
 
     #[actix_web::test]

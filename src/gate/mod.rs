@@ -37,6 +37,7 @@ mod decision;
 mod fake_store;
 mod forward;
 mod letters;
+mod look_alike;
 mod middleware;
 mod overrides;
 mod purchase;

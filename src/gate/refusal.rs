@@ -25,6 +25,8 @@ pub(super) enum Refusal {
     BadPass(PassRefusal),
     /// Another spelling of a gated path.
     OddPath,
+    /// A header that the shop may take for one of ours.
+    LookAlikeHeader,
     /// An id that is none.
     UnknownId,
     /// A kind of target that there is none of.
@@ -45,6 +47,7 @@ impl Refusal {
             Self::NoPass => Some(BypassReason::NoPass),
             Self::BadPass(refusal) => Some(BypassReason::Refused(refusal)),
             Self::OddPath | Self::UnknownId => Some(BypassReason::OddPath),
+            Self::LookAlikeHeader => Some(BypassReason::LookAlikeHeader),
             Self::NoKeys | Self::Closed | Self::Spent | Self::InUse | Self::Overloaded => None,
         }
     }
@@ -57,6 +60,12 @@ impl Refusal {
                 "QUEUE_BYPASS_DENIED",
                 "No valid pass",
                 "this purchase needs a valid entry pass from the virtual queue",
+            ),
+            Self::LookAlikeHeader => Problem::new(
+                StatusCode::FORBIDDEN,
+                "UNCLEAR_REQUEST",
+                "Unclear which request is meant",
+                "a header may be taken for X-User-Id, X-Entry-Token or X-Virtual-Queue-*: leave it out",
             ),
             Self::NoToken => identity::INVALID,
             Self::NoKeys => identity::UNAVAILABLE,
@@ -110,6 +119,7 @@ mod tests {
             (Refusal::BadPass(OtherTarget), 403, "QUEUE_BYPASS_DENIED", Some("other_target")),
             (Refusal::BadPass(OtherUser), 403, "QUEUE_BYPASS_DENIED", Some("other_user")),
             (Refusal::OddPath, 403, "QUEUE_BYPASS_DENIED", Some("odd_path")),
+            (Refusal::LookAlikeHeader, 403, "UNCLEAR_REQUEST", Some("look_alike_header")),
             (Refusal::UnknownId, 404, "UNKNOWN_TARGET", Some("odd_path")),
             (Refusal::Closed, 404, "UNKNOWN_TARGET", None),
             (Refusal::Spent, 403, "QUEUE_BYPASS_DENIED", None),

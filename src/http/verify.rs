@@ -1,8 +1,7 @@
-//! Forward auth for proxies before the shop: nginx `auth_request`, Traefik `forwardAuth`, Envoy `ext_authz` (DESIGN 1).
+//! Forward auth for proxies before the shop (DESIGN 1; `docs/integrations/forward-auth.md`).
 //!
 //! Here: which request a proxy asks about (`verify/original.rs`), the verdict as proxies understand it, and how a shop
-//! tells what became of it. Not here: the verdict itself, that
-//! is [`crate::gate`]'s.
+//! tells what became of it. Not here: the verdict itself, that is [`crate::gate`]'s.
 
 mod original;
 
@@ -42,11 +41,18 @@ const CODE: HeaderName = HeaderName::from_static("x-virtual-queue-code");
 /// Room for a settlement, several times over.
 const MAX_SETTLEMENT_BYTES: usize = 4096;
 
-/// Whether a request may go on to the shop; asked by a proxy, in the buyer's name. The request asked about is named by
-/// `X-Original-Method` and `X-Original-URI` (nginx), or by `X-Forwarded-Method` and `X-Forwarded-Uri` (Traefik).
+/// Whether a request may go on to the shop; asked by a proxy, in the buyer's name. `X-Original-Method` and
+/// `X-Original-URI` (nginx) or `X-Original-URL` (ingress-nginx), or `X-Forwarded-Method` and `X-Forwarded-Uri` (Traefik,
+/// Caddy), name the request asked about.
 #[utoipa::path(
     get, path = "/gate/verify", operation_id = "verify", tag = "gate",
-    params(UserHeader, PassHeader),
+    params(
+        UserHeader,
+        PassHeader,
+        ("original" = Option<String>, Query, description = "The header that names the target: `x-original-uri`, \
+            `x-original-url` or `x-forwarded-uri`. The others are not looked at then. Without it, those that are there \
+            must not contradict each other."),
+    ),
     responses(
         (status = 204, description = "On to the shop. Of a purchase with a pass: `X-Virtual-Queue-User`, \
             `X-Virtual-Queue-Target` and, where the shop settles, `X-Virtual-Queue-Claim`."),
@@ -57,20 +63,18 @@ const MAX_SETTLEMENT_BYTES: usize = 4096;
     )
 )]
 pub(super) async fn verify(state: web::Data<HttpState>, request: HttpRequest) -> HttpResponse {
-    match Original::of_headers(request.headers(), None) {
+    match Original::of_question(request.uri().query(), request.headers()) {
         Ok(original) => answer(&state, &original, request.headers(), StatusCode::NO_CONTENT).await,
         Err(Unclear) => denied(unclear()),
     }
 }
 
 /// The same for Envoy, which appends the original path to this one, asks with the original method, and takes nothing but
-/// 200 for a yes.
+/// 200 for a yes. No header counts here.
 pub(super) async fn verify_path(state: web::Data<HttpState>, request: HttpRequest) -> HttpResponse {
     // As it came: actix decodes what it hands over as a parameter.
     let tail = request.uri().path_and_query().and_then(|all| all.as_str().strip_prefix(VERIFY.path));
-    let here =
-        tail.ok_or(Unclear).and_then(|target| Original::new(request.method().as_str().as_bytes(), target.as_bytes()));
-    match here.and_then(|here| Original::of_headers(request.headers(), Some(here))) {
+    match tail.ok_or(Unclear).and_then(|tail| Original::new(request.method().as_str().as_bytes(), tail.as_bytes())) {
         Ok(original) => answer(&state, &original, request.headers(), StatusCode::OK).await,
         Err(Unclear) => denied(unclear()),
     }

@@ -38,6 +38,8 @@ pub enum BypassReason {
     NoUser,
     /// Another spelling of a gated path.
     OddPath,
+    /// A header that the shop may take for one of ours, in what a proxy asks about.
+    LookAlikeHeader,
     /// A pass, and not a good one.
     Refused(PassRefusal),
 }
@@ -49,6 +51,7 @@ impl BypassReason {
             Self::NoPass => "no_pass",
             Self::NoUser => "no_user",
             Self::OddPath => "odd_path",
+            Self::LookAlikeHeader => "look_alike_header",
             Self::Refused(refusal) => refusal.label(),
         }
     }

@@ -18,7 +18,7 @@ const SETTLE_TOKEN: &str = "the-shops-own-token";
 const SETTLE: (&str, &str) = ("VQ_GATE__SETTLE_TOKEN", SETTLE_TOKEN);
 const ORDERS: &str = "/limited-drops/42/orders";
 
-/// The ways of the proxies: nginx, Traefik, Envoy.
+/// The ways of the proxies.
 #[derive(Debug, Clone, Copy)]
 enum Proxy {
     Nginx,
@@ -38,17 +38,23 @@ impl Proxy {
     }
 }
 
-/// A question about a request with this method and target.
+/// A question about a request with this method and target, as the pages have it.
 fn question(server: &Server, proxy: Proxy, method: &str, target: &str) -> RequestBuilder {
-    let ask = || server.request(Method::GET, "/gate/verify");
+    let ask = |form: &str| server.request(Method::GET, &format!("/gate/verify?original={form}"));
     match proxy {
-        Proxy::Nginx => ask().header("X-Original-Method", method).header("X-Original-URI", target),
+        Proxy::Nginx => unnamed(server, method, target),
         Proxy::Traefik => {
-            let ask = ask().header("X-Forwarded-Method", method).header("X-Forwarded-Uri", target);
+            let ask = ask("x-forwarded-uri").header("X-Forwarded-Method", method).header("X-Forwarded-Uri", target);
             ask.header("X-Forwarded-Host", "shop.example").header("X-Forwarded-Proto", "https")
         }
         Proxy::Envoy => server.request(method.parse().unwrap(), &format!("/gate/verify{target}")),
     }
+}
+
+/// The same, without saying which header names the original.
+fn unnamed(server: &Server, method: &str, target: &str) -> RequestBuilder {
+    let ask = server.request(Method::GET, "/gate/verify");
+    ask.header("X-Original-Method", method).header("X-Original-URI", target)
 }
 
 /// A question about a purchase by this person.
@@ -130,12 +136,10 @@ async fn a_question_that_is_not_clear_is_answered_with_no() {
         ("half of one", server.request(Method::GET, "/gate/verify").header("X-Original-URI", "/")),
         ("two", nginx().header("X-Original-URI", "/")),
         ("a contradiction", nginx().header("X-Forwarded-Method", "POST").header("X-Forwarded-Uri", "/")),
-        (
-            "another one",
-            question(&server, Proxy::Envoy, "GET", "/a")
-                .header("X-Original-Method", "GET")
-                .header("X-Original-URI", "/b"),
-        ),
+        ("another one", nginx().header("X-Original-URL", "https://shop/limited-drops/42/orders")),
+        ("two of which one counts", question(&server, Proxy::Traefik, "GET", "/").header("X-Forwarded-Uri", "/")),
+        ("joined", unnamed(&server, "GET", "/a, /b")),
+        ("of an unknown form", server.request(Method::GET, "/gate/verify?original=host")),
         ("not a path", server.request(Method::GET, "/gate/verifyx")),
         ("another spelling", server.request(Method::GET, "/gate/%76erify/x")),
     ] {
@@ -145,6 +149,38 @@ async fn a_question_that_is_not_clear_is_answered_with_no() {
     assert_eq!(Reply::of(head.header("X-Original-URI", "/")).await.status, 204);
     let odd = Reply::of(question(&server, Proxy::Envoy, "POST", "/limited-drops/42/orders%0A")).await;
     assert_eq!(verdict(&odd), refused("QUEUE_BYPASS_DENIED"));
+}
+
+#[tokio::test]
+async fn where_the_url_names_the_header_a_buyers_own_lines_count_for_nothing() {
+    let server = Server::demo(FAST);
+    for (method, target, expected) in [("GET", "/", None), ("POST", ORDERS, Some("QUEUE_BYPASS_DENIED"))] {
+        for proxy in [Proxy::Traefik, Proxy::Envoy] {
+            let lying = question(&server, proxy, method, target).header("X-Original-URL", "/limited-drops/42/orders");
+            let lying = lying.header("X-Original-URI", "/").header("X-Original-Method", "GET");
+            let expected = expected.map_or(proxy.yes(), refused);
+            assert_eq!(verdict(&Reply::of(lying).await), expected, "{proxy:?}: {method} {target}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_header_that_the_shop_may_take_for_ours_is_refused_and_counted() {
+    let server = Server::demo(FAST);
+    for name in ["X_User_Id", "X.User.Id", "X_Entry_Token", "X-Virtual-Queue-User", "X_Virtual_Queue_Claim"] {
+        for proxy in PROXIES {
+            let free = question(&server, proxy, "GET", "/").header(name, "8");
+            assert_eq!(verdict(&Reply::of(free).await), refused("UNCLEAR_REQUEST"), "{proxy:?}: {name}");
+        }
+    }
+    let metrics = server.get("/metrics").await.text;
+    let counted = r#"virtual_queue_bypass_attempts_total{reason="look_alike_header"} 15"#;
+    assert!(metrics.contains(counted), "{metrics}");
+    let joined = [("X-User-Id", "7, 8"), ("X-User-Id", "7,7")];
+    for (name, value) in joined {
+        let purchase = question(&server, Proxy::Envoy, "POST", ORDERS).header(name, value);
+        assert_eq!(verdict(&Reply::of(purchase).await), refused("QUEUE_BYPASS_DENIED"), "{name}: {value}");
+    }
 }
 
 #[tokio::test]
