@@ -16,8 +16,9 @@ use std::{
 use serde_json::Value;
 
 use crate::{
+    forward_shop::Shop,
     invariants::{self, Moves, assert_never_more_than},
-    nginx::{self, Nginx, Shop},
+    nginx::{self, Nginx},
     redis_server::RedisServer,
     server::{DROP, Server},
 };
