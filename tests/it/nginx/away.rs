@@ -1,7 +1,9 @@
 //! What nginx does with questions that are answered with neither yes nor no: the waiting room is away, or the request
 //! cannot be asked about.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{FAST, Nginx, ORDERS, closed, denied, open, pass};
 use crate::{

@@ -1,6 +1,8 @@
 //! Connections behind nginx: kept, closing and broken ones, other protocols, and what a shop learns of the buyer.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{FAST, Nginx, ORDERS, closed, pass};
 use crate::{
@@ -68,6 +70,7 @@ async fn behind_nginx_no_purchase_fails_at_the_close_of_the_shops_idle_connectio
     assert_eq!(gets_failed, 0);
     let purchases = shop.lines().iter().filter(|line| line.starts_with("POST")).count();
     assert_eq!(purchases, 48);
+    assert!(shop.connections() >= 48, "a connection of its own for each purchase");
 }
 
 #[test]
