@@ -331,6 +331,7 @@ fn gate(
 ) -> EntryTokenGate {
     let gate = EntryTokenGate::new(keyring, flags, clock.clone())
         .cookie(config.token.cookie)
+        .keep_headers(config.upstream.keep_headers.clone())
         .metrics(metrics.clone())
         .lease(Duration::from_millis(config.upstream.lease_ms()))
         .shed_beyond(config.load_shedding.max_concurrent_requests)

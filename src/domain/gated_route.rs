@@ -9,6 +9,7 @@ pub struct GatedRoute {
     method: String,
     pattern: String,
     segments: Vec<RouteSegment>,
+    parameter: String,
     kind: QueueTargetType,
     rule: PassRule,
 }
@@ -83,10 +84,12 @@ impl GatedRoute {
         if ids != 1 || segments.len() < 2 || method.is_empty() {
             return Err(InvalidPattern);
         }
+        let parameter = pattern.split(['{', '}']).nth(1).ok_or(InvalidPattern)?.to_owned();
         Ok(Self {
             method: method.to_ascii_uppercase(),
             pattern: pattern.to_owned(),
             segments,
+            parameter,
             kind,
             rule: PassRule::NeedsAndSpends,
         })
@@ -126,6 +129,11 @@ impl GatedRoute {
     /// The parts of the path, one of them the id.
     pub fn segments(&self) -> &[RouteSegment] {
         &self.segments
+    }
+
+    /// The name of the id: `dropId`.
+    pub fn parameter(&self) -> &str {
+        &self.parameter
     }
 
     /// What the id is an id of.

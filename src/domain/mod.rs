@@ -1,10 +1,11 @@
 //! The words of a waiting room, and the arithmetic that needs nothing but them.
 //!
-//! Here: targets, people, places, passes, purchase routes, books. Not here: time (see [`crate::clock`]), signatures
+//! Here: targets, people, places, passes, purchase routes, headers that lead to one, books. Not here: time (see [`crate::clock`]), signatures
 //! (see [`crate::token`]), anything that waits or fails.
 
 mod gated_route;
 mod id;
+mod path_header;
 mod position;
 mod stats;
 mod status;
@@ -12,6 +13,7 @@ mod target;
 
 pub use gated_route::{GatedRoute, InvalidPattern, PassRule, RouteSegment};
 pub use id::{InvalidId, MAX_ID, UserId, parse_canonical_id};
+pub use path_header::PathHeader;
 pub use position::{Pacing, QueuePosition};
 pub use stats::{QueueStats, WAIT_UNIT_MS, WaitHistogram};
 pub use status::{EntryToken, PassClaims, QueueStatus};

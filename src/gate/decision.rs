@@ -4,6 +4,7 @@
 use actix_web::http::{Method, Uri, header::HeaderMap};
 
 use super::{
+    method::Body,
     middleware::EntryTokenGate,
     refusal::Refusal,
     request,
@@ -28,9 +29,9 @@ pub(super) enum Decision {
 impl EntryTokenGate {
     /// What happens to a request. The flag comes first: where it is off, nothing else is looked at; where
     /// nobody knows that, the answer counts as one without the store.
-    pub(super) fn decide(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Decision {
+    pub(super) fn decide(&self, method: &Method, uri: &Uri, headers: &HeaderMap, body: Body) -> Decision {
         let user = || request::user_id(&self.identity, headers);
-        match self.routes.classify_request(method, uri, headers) {
+        match self.routes.classify_request(method, uri, headers, body) {
             RouteMatch::NotGated => Decision::Untouched,
             RouteMatch::OddSpelling(suspects) => self.odd(&suspects, user, Refusal::OddPath),
             RouteMatch::UnknownId(suspects) => self.odd(&suspects, user, Refusal::UnknownId),

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 
 use actix_web::http::{Method, StatusCode, Uri, header::HeaderMap};
 
-use super::{decision::Decision, look_alike, middleware::EntryTokenGate, refusal::Refusal};
+use super::{decision::Decision, look_alike, method::Body, middleware::EntryTokenGate, refusal::Refusal};
 use crate::{
     domain::{PassClaims, QueueTarget, UserId},
     problem::Problem,
@@ -107,7 +107,7 @@ impl EntryTokenGate {
             self.count(Refusal::LookAlikeHeader);
             return denied(Refusal::LookAlikeHeader);
         }
-        let pass = match self.decide(method, uri, headers) {
+        let pass = match self.decide(method, uri, headers, Body::Unknown) {
             Decision::Untouched => return Verdict::Free,
             Decision::Unchecked => return Verdict::Unchecked,
             Decision::Refused(refusal) => {

@@ -16,8 +16,13 @@ use super::{
     shedding::{LoadShedding, UnderWay},
 };
 use crate::{
-    clock::StoreClock, domain::QueueTargetType, flags::FeatureFlagEvaluator, identity::Identify, metrics::Metrics,
-    store::VirtualQueueStore, token::EntryTokenGuard,
+    clock::StoreClock,
+    domain::{PathHeader, QueueTargetType},
+    flags::FeatureFlagEvaluator,
+    identity::Identify,
+    metrics::Metrics,
+    store::VirtualQueueStore,
+    token::EntryTokenGuard,
 };
 
 /// How long a claim holds unless [`EntryTokenGate::lease`] says otherwise: an upstream limit of 10 s, and 5 s.
@@ -40,6 +45,7 @@ pub struct EntryTokenGate {
     pub(super) identity: Identify,
     pub(super) metrics: Arc<Metrics>,
     pub(super) cookie: bool,
+    kept_headers: Vec<PathHeader>,
     pub(super) store: Option<Arc<dyn VirtualQueueStore>>,
     pub(super) lease: Duration,
     pub(super) retry_pause: Duration,
@@ -62,6 +68,7 @@ impl EntryTokenGate {
             identity: Identify::by_header(),
             metrics: Arc::new(Metrics::new()),
             cookie: false,
+            kept_headers: Vec::new(),
             store: None,
             lease: DEFAULT_LEASE,
             retry_pause: RETRY_PAUSE,
@@ -92,6 +99,14 @@ impl EntryTokenGate {
     #[must_use]
     pub fn cookie(mut self, taken: bool) -> Self {
         self.cookie = taken;
+        self
+    }
+
+    /// Headers that move a request to another path and reach the shop nevertheless: something in front must set or remove
+    /// them. None unless set. Where passage is only judged, for a proxy, it is the proxy that removes such headers.
+    #[must_use]
+    pub fn keep_headers(mut self, kept: Vec<PathHeader>) -> Self {
+        self.kept_headers = kept;
         self
     }
 

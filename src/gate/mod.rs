@@ -36,26 +36,26 @@ mod decision;
 #[cfg(test)]
 mod fake_store;
 mod forward;
-mod letters;
 mod look_alike;
+mod method;
 mod middleware;
-mod overrides;
+mod path;
 mod purchase;
-mod readings;
+mod query;
 mod refusal;
 mod request;
 mod routes;
 mod shedding;
-mod undoings;
 
 pub use forward::{Claim, Passage, Verdict};
+pub use method::Body;
 pub use middleware::{EntryTokenGate, EntryTokenGateMiddleware};
 pub use purchase::NoAnswerFromShop;
 pub use request::{ENTRY_TOKEN_HEADER, USER_ID_HEADER, pass_cookie_name};
 pub(crate) use request::{is_pass_header, without_passes};
 pub use routes::{GatedRoutes, RouteMatch, Suspect};
 
-pub use crate::domain::{GatedRoute, InvalidPattern, PassRule};
+pub use crate::domain::{GatedRoute, InvalidPattern, PassRule, PathHeader};
 use crate::{
     domain::{MAX_ID, QueueTarget, QueueTargetType, UserId},
     flags::{FeatureFlagEvaluator, Reach},

@@ -5,7 +5,7 @@ use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use super::refusal::Refusal;
 pub use crate::identity::USER_ID_HEADER;
 use crate::{
-    domain::{QueueTarget, QueueTargetType, UserId},
+    domain::{PathHeader, QueueTarget, QueueTargetType, UserId},
     identity::{Identify, Unidentified, folded},
     token::PassRefusal,
 };
@@ -75,6 +75,17 @@ pub(super) fn strip(headers: &mut HeaderMap, cookie: bool) {
     }
     if cookie {
         strip_pass_cookies(headers);
+    }
+}
+
+/// Takes out the headers that move a request to another path than the one that was judged, but for those to keep: these
+/// by their own name alone.
+pub(super) fn strip_path_headers(headers: &mut HeaderMap, kept: &[PathHeader]) {
+    let is_kept = |name: &str| kept.iter().any(|kept| kept.name().eq_ignore_ascii_case(name));
+    let moves = |name: &&HeaderName| PathHeader::is_like_one(name.as_str()) && !is_kept(name.as_str());
+    let unwanted: Vec<HeaderName> = headers.keys().filter(moves).cloned().collect();
+    for name in unwanted {
+        headers.remove(name);
     }
 }
 
@@ -177,6 +188,26 @@ mod tests {
         left.sort_unstable();
         let kept = "session=1; theme=\"dark; ish\"";
         assert_eq!(left, [("accept", "*/*"), ("cookie", kept), ("x-user-id", "7"), ("x-user-idx", "stays")]);
+    }
+
+    #[test]
+    fn headers_that_move_the_path_do_not_reach_the_shop_but_for_those_to_keep() {
+        let mut map = headers(&[
+            ("script_name", "/x"),
+            ("script-name", "/x"),
+            ("x-original-url", "/x"),
+            ("x-forwarded-prefix", "/shop"),
+            ("x-forwarded-prefix", "/two"),
+            ("x_forwarded_prefix", "/x"),
+            ("x-forwarded-for", "203.0.113.9"),
+            ("accept", "*/*"),
+        ]);
+        strip_path_headers(&mut map, &[PathHeader::named("X-Forwarded-Prefix").unwrap()]);
+        let mut left: Vec<&str> = map.iter().map(|(name, _)| name.as_str()).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["accept", "x-forwarded-for", "x-forwarded-prefix", "x-forwarded-prefix"]);
+        strip_path_headers(&mut map, &[]);
+        assert_eq!(map.len(), 2);
     }
 
     #[test]

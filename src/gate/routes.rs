@@ -1,27 +1,29 @@
 //! Which requests are purchases, under whatever spelling (DESIGN 8; PRD FR-5).
 //!
-//! The gate must see what the shop sees. It cannot know how the shop reads paths, so a request counts when any
-//! plausible reading of its path is a purchase, and only the canonical spelling goes on.
+//! Only the canonical spelling goes on. What might be taken for a purchase is refused: `docs/adr/0019-paths-by-allow-list.md`.
+//!
+//! Here: a request as a whole, against all routes. Not here: how a path is compared ([`super::path`]), and where else a
+//! request names a method ([`super::method`]) or an id ([`super::query`]).
+
+use actix_web::http::{Method, Uri, header::HeaderMap};
 
 use super::{
-    letters::key,
-    readings::{TooMany, for_each_reading},
+    method::{self, Body, GatedMethod},
+    path::{Plain, Words, folded, for_each_decoding},
+    query,
 };
 use crate::domain::{GatedRoute, PassRule, QueueTarget, QueueTargetType, RouteSegment, parse_canonical_id};
-
-/// Bytes of the longest path that is read in every way: no honest purchase has a longer one.
-const LONGEST_READ: usize = 512;
 
 /// What a request is to the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteMatch {
-    /// A purchase under no reading.
+    /// No purchase.
     NotGated,
     /// A purchase of this target, in the one canonical spelling, by a route with this rule.
     Gated(QueueTarget, PassRule),
-    /// A purchase under some reading, spelled another way; of one of these.
+    /// Perhaps a purchase, and not in its canonical spelling; of one of these.
     OddSpelling(Vec<Suspect>),
-    /// A purchase under some reading, whose id is not canonical; of one of these.
+    /// A purchase whose id is not canonical; of one of these.
     UnknownId(Vec<Suspect>),
 }
 
@@ -30,8 +32,8 @@ pub enum RouteMatch {
 pub enum Suspect {
     /// This target.
     Target(QueueTarget),
-    /// Nobody knows which of this kind: a shop may read an id that is not canonical as any. It may know digits of
-    /// sixty scripts, other bases, fractions, names.
+    /// Nobody knows which of this kind. A shop may read an id that is not canonical as any: it may know other bases,
+    /// fractions, names.
     AnyOf(QueueTargetType),
 }
 
@@ -47,7 +49,7 @@ impl Suspect {
 
 impl RouteMatch {
     /// The stricter of two verdicts about one request: two different purchases are none in its right spelling.
-    pub(super) fn or(self, other: Self) -> Self {
+    fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::NotGated, verdict) | (verdict, Self::NotGated) => verdict,
             (one, other) if one == other => one,
@@ -63,14 +65,6 @@ impl RouteMatch {
         }
     }
 
-    /// The same, where the spelling cannot be right.
-    pub(super) fn odd(self) -> Self {
-        match self {
-            Self::Gated(target, _) => Self::OddSpelling(vec![Suspect::Target(target)]),
-            other => other,
-        }
-    }
-
     fn suspects(self) -> Vec<Suspect> {
         match self {
             Self::NotGated => Vec::new(),
@@ -80,12 +74,23 @@ impl RouteMatch {
     }
 }
 
-impl GatedRoute {
+/// A purchase route, with what its paths are compared by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Guarded {
+    route: GatedRoute,
+    words: Words,
+}
+
+impl Guarded {
+    fn new(route: GatedRoute) -> Self {
+        Self { words: Words::of_route(route.segments()), route }
+    }
+
     /// The target of a path in this route's canonical spelling.
     fn canonical_target(&self, raw_path: &str) -> Option<QueueTarget> {
         let mut path = raw_path.strip_prefix('/')?.split('/');
         let mut id = None;
-        for segment in self.segments() {
+        for segment in self.route.segments() {
             let there = path.next()?;
             match segment {
                 RouteSegment::Id => id = Some(there),
@@ -96,61 +101,41 @@ impl GatedRoute {
         if path.next().is_some() { None } else { self.target(id?) }
     }
 
-    /// The id of a reading that a lenient router would send to this route.
-    fn lenient_id<'a>(&self, reading: &[&'a [u8]]) -> Option<&'a [u8]> {
-        if reading.len() != self.segments().len() {
-            return None;
-        }
+    /// What a plain path that is not spelled canonically may be a purchase of.
+    fn suspect(&self, path: Plain<'_>) -> Option<Suspect> {
+        let mut there = path.segments();
         let mut id = None;
-        for (at, (segment, there)) in self.segments().iter().zip(reading).enumerate() {
+        for segment in self.route.segments() {
+            let there = there.next()?;
             match segment {
-                RouteSegment::Id => id = Some(*there),
-                RouteSegment::Literal(word) => {
-                    let is_last = at + 1 == self.segments().len();
-                    if !is_word(word, &key(there), is_last) {
-                        return None;
-                    }
-                }
+                RouteSegment::Id => id = Some(there),
+                RouteSegment::Literal(word) if folded(word).eq(folded(there)) => {}
+                RouteSegment::Literal(_) => return None,
             }
         }
-        id
+        if there.next().is_some() {
+            return None;
+        }
+        Some(self.target(id?).map_or(Suspect::AnyOf(self.route.kind()), Suspect::Target))
     }
 
     /// A canonical id is nothing but itself, to whomever.
     fn target(&self, id: &str) -> Option<QueueTarget> {
-        QueueTarget::new(self.kind(), parse_canonical_id(id).ok()?).ok()
-    }
-
-    /// Cheap: whether any reading of a path with this key can be this route.
-    fn is_conceivable(&self, key: &str) -> bool {
-        self.segments().iter().all(|segment| match segment {
-            RouteSegment::Literal(word) => key.contains(word.as_str()),
-            RouteSegment::Id => true,
-        })
-    }
-}
-
-/// Who decodes segments by themselves may still find parameters there. A trailing dot is lost on some file systems; a
-/// format suffix (`orders.json`) is a router's.
-fn is_word(word: &str, there: &str, suffix_allowed: bool) -> bool {
-    match there.strip_prefix(word) {
-        Some(rest) => {
-            rest.chars().all(|c| c == '.')
-                || rest.starts_with([';', '?', '#'])
-                || (suffix_allowed && rest.starts_with('.'))
-        }
-        None => false,
+        QueueTarget::new(self.route.kind(), parse_canonical_id(id).ok()?).ok()
     }
 }
 
 /// The purchase routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GatedRoutes(Vec<GatedRoute>);
+pub struct GatedRoutes {
+    routes: Vec<Guarded>,
+    methods: Vec<GatedMethod>,
+}
 
 impl Default for GatedRoutes {
     /// The PRD's two: orders of limited drops, seat selection of events.
     fn default() -> Self {
-        Self(GatedRoute::of_the_prd())
+        Self::new(GatedRoute::of_the_prd())
     }
 }
 
@@ -166,63 +151,87 @@ impl GatedRoutes {
                 panic!("{other} and {route} can be one path with two targets: a mistake of who configured them");
             }
         }
-        Self(routes)
+        let methods = GatedMethod::of(&routes);
+        Self { routes: routes.into_iter().map(Guarded::new).collect(), methods }
     }
 
-    /// The methods of all routes.
-    pub(super) fn methods(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|route| route.method())
+    /// What a request is, under its own method and under all others it may ask for.
+    pub fn classify_request(&self, method: &Method, uri: &Uri, headers: &HeaderMap, body: Body) -> RouteMatch {
+        let mut verdict = self.classify_target(method.as_str(), uri);
+        for asked in method::asked_for(&self.methods, method, uri, headers, body) {
+            verdict = verdict.or(self.classify_target(asked, uri));
+        }
+        match (&verdict, uri.query()) {
+            (RouteMatch::Gated(target, _), Some(query)) if self.is_contradicted(*target, query) => {
+                // The shop may take it for the other.
+                RouteMatch::OddSpelling(vec![Suspect::AnyOf(target.kind())])
+            }
+            _ => verdict,
+        }
     }
 
-    /// What a request line is: `raw_path` is the path as it came, neither decoded nor normalised, without the query.
+    /// What a path is: as it came, neither decoded nor normalised, without the query.
     pub fn classify(&self, method: &str, raw_path: &str) -> RouteMatch {
-        for route in self.0.iter().filter(|route| route.method() == method) {
-            if let Some(target) = route.canonical_target(raw_path) {
-                return RouteMatch::Gated(target, route.rule());
+        for guarded in self.routes.iter().filter(|guarded| guarded.route.method() == method) {
+            if let Some(target) = guarded.canonical_target(raw_path) {
+                return RouteMatch::Gated(target, guarded.route.rule());
             }
         }
-        let mut routes: Vec<&GatedRoute> =
-            self.0.iter().filter(|route| route.method().eq_ignore_ascii_case(method)).collect();
-        if routes.is_empty() {
-            return RouteMatch::NotGated;
+        match Plain::new(raw_path) {
+            Some(path) => self.classify_plain(method, path),
+            None => self.classify_odd(method, raw_path),
         }
-        let raw_path = raw_path.as_bytes();
-        let path_key = key(raw_path);
-        routes.retain(|route| route.is_conceivable(&path_key));
-        if routes.is_empty() {
-            return RouteMatch::NotGated;
-        }
-        let read = if raw_path.len() > LONGEST_READ { Err(TooMany) } else { read_leniently(&routes, raw_path) };
-        // Reading it in every way would cost more than it is worth.
-        read.unwrap_or_else(|TooMany| {
-            RouteMatch::OddSpelling(routes.iter().map(|route| Suspect::AnyOf(route.kind())).collect())
-        })
     }
-}
 
-fn read_leniently(routes: &[&GatedRoute], raw_path: &[u8]) -> Result<RouteMatch, TooMany> {
-    let is_of_interest = |text: &[u8]| {
-        let key = key(text);
-        routes.iter().any(|route| route.is_conceivable(&key))
-    };
-    let mut suspects = Vec::new();
-    let mut odd_id = false;
-    for_each_reading(raw_path, is_of_interest, |reading| {
-        for route in routes {
-            let Some(id) = route.lenient_id(reading) else { continue };
-            let target = str::from_utf8(id).ok().and_then(|id| route.target(id));
-            odd_id |= target.is_none();
-            let suspect = target.map_or(Suspect::AnyOf(route.kind()), Suspect::Target);
-            if !suspects.contains(&suspect) {
-                suspects.push(suspect);
-            }
+    /// A path and its query. Some front controllers take a query that begins with a slash for the path
+    /// (`/?/limited-drops/42/orders`, CodeIgniter).
+    fn classify_target(&self, method: &str, uri: &Uri) -> RouteMatch {
+        let of_path = self.classify(method, uri.path());
+        match uri.query() {
+            Some(query) if query.starts_with(['/', '%', '\\']) => of_path.or(self.classify_odd(method, query)),
+            _ => of_path,
         }
-    })?;
-    Ok(match (suspects.is_empty(), odd_id) {
-        (true, _) => RouteMatch::NotGated,
-        (false, true) => RouteMatch::UnknownId(suspects),
-        (false, false) => RouteMatch::OddSpelling(suspects),
-    })
+    }
+
+    fn of_method(&self, method: &str) -> impl Iterator<Item = &Guarded> {
+        self.routes.iter().filter(move |guarded| guarded.route.method().eq_ignore_ascii_case(method))
+    }
+
+    fn classify_plain(&self, method: &str, path: Plain<'_>) -> RouteMatch {
+        let suspects: Vec<Suspect> = self.of_method(method).filter_map(|guarded| guarded.suspect(path)).collect();
+        if suspects.iter().any(|suspect| matches!(suspect, Suspect::AnyOf(_))) {
+            RouteMatch::UnknownId(suspects)
+        } else if suspects.is_empty() {
+            RouteMatch::NotGated
+        } else {
+            RouteMatch::OddSpelling(suspects)
+        }
+    }
+
+    /// Nobody knows what a server makes of such a text, so it may be any of what it spells.
+    fn classify_odd(&self, method: &str, text: &str) -> RouteMatch {
+        let mut left: Vec<&Guarded> = self.of_method(method).collect();
+        let mut suspects = Vec::new();
+        if left.is_empty() {
+            return RouteMatch::NotGated;
+        }
+        for_each_decoding(text.as_bytes(), |text| {
+            left.retain(|guarded| {
+                let is_there = guarded.words.are_in(text);
+                if is_there {
+                    suspects.push(Suspect::AnyOf(guarded.route.kind()));
+                }
+                !is_there
+            });
+        });
+        if suspects.is_empty() { RouteMatch::NotGated } else { RouteMatch::OddSpelling(suspects) }
+    }
+
+    /// Whether a query says another id than the path.
+    fn is_contradicted(&self, target: QueueTarget, query: &str) -> bool {
+        let of_kind = self.routes.iter().filter(|guarded| guarded.route.kind() == target.kind());
+        of_kind.map(|guarded| guarded.route.parameter()).any(|name| query::contradicts(query, target, name))
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod spellings;
 use std::time::Duration;
 
 use serde_json::json;
+use virtual_queue::gate::PathHeader;
 
 use self::{harmless::HARMLESS, spellings::SPELLINGS};
 use crate::{
@@ -85,14 +86,32 @@ fn hostile() -> Vec<String> {
     ] {
         all.push(format!("{line}\r\n{HOST}{USER}{PASS}{BODY}"));
     }
-    for name in ["X-HTTP-Method-Override", "X-Method-Override", "X-HTTP-Method", "X_HTTP_METHOD_OVERRIDE"] {
+    for name in [
+        "X-HTTP-Method-Override",
+        "X-Method-Override",
+        "X-HTTP-Method",
+        "X_HTTP_METHOD_OVERRIDE",
+        "X.HTTP.Method.Override",
+    ] {
         for method in ["GET", "PUT", "DELETE"] {
             let line = format!("{method} /limited-drops/42/orders HTTP/1.1");
-            all.push(format!("{line}\r\n{HOST}{USER}{PASS}{name}: POST\r\n{BODY}"));
+            for word in ["POST", "po\u{17f}t", "GET, post"] {
+                all.push(format!("{line}\r\n{HOST}{USER}{PASS}{name}: {word}\r\n{BODY}"));
+            }
         }
         all.push(with(&format!("{name}: GET\r\n")));
     }
-    for name in ["X-Original-URL", "X-Rewrite-URL", "x_original_url"] {
+    for method in ["GET", "PUT", "PATCH", "DELETE", "PROPFIND"] {
+        let line = format!("{method} /limited-drops/42/orders HTTP/1.1");
+        for kind in ["Content-Type: application/x-www-form-urlencoded\r\n", "Content-Type: multipart/form-data\r\n", ""]
+        {
+            all.push(format!("{line}\r\n{HOST}{USER}{PASS}{kind}Content-Length: 12\r\n\r\n_method=POST"));
+        }
+    }
+    for query in ["id=43", "dropId=43", "drop_id[]=43", "%69d=43"] {
+        all.push(to(&format!("/limited-drops/42/orders?{query}")));
+    }
+    for name in ["X-Original-URL", "X-Rewrite-URL", "x_original_url", "Path-Info", "request.uri", "X-Matched-Path"] {
         all.push(elsewhere(&format!("{name}: /limited-drops/42/orders\r\n")));
         all.push(elsewhere(&format!("{name}: http://shop/limited-drops/42/orders\r\n")));
         all.push(elsewhere(&format!("{name}: /limited-drops/42/orders?x=a://b\r\n")));
@@ -338,7 +357,6 @@ fn honest_headers_pass_that_resemble_hostile_ones() {
         "Connection: Upgrade, HTTP2-Settings",
         "X_Custom_Header: 1",
         "X-HTTP-Method-Override: PATCH",
-        "X-Original-URL: /cart",
         "X-Forwarded-For: 203.0.113.9, 10.0.0.1",
         "Content-Length: 0",
         "Expect: ",
@@ -365,6 +383,29 @@ fn pipelined_requests_are_each_judged_by_themselves() {
     assert_eq!(statuses, [201, 403, 201]);
     let lines: Vec<String> = upstream.take().iter().map(|got| got.line().to_owned()).collect();
     assert_eq!(lines, ["GET /a HTTP/1.1", "GET /b HTTP/1.1"]);
+}
+
+#[test]
+fn headers_that_move_the_path_reach_no_shop_but_those_to_keep() {
+    let upstream = Upstream::friendly();
+    let server = gateway(upstream.url(), &[("VQ_UPSTREAM__KEEP_HEADERS", "x-forwarded-prefix, SCRIPT_NAME")]);
+    let kept = ["X-Forwarded-Prefix", "SCRIPT_NAME"];
+    for mark in ["", "-", "_", "."] {
+        let names: Vec<String> = PathHeader::names()
+            .map(|name| if mark.is_empty() { name.to_owned() } else { name.replace(['-', '_'], mark) })
+            .collect();
+        let lines: String = names.iter().map(|name| format!("{name}: /x\r\n")).collect();
+        for target in ["/x/limited-drops/42/orders", "/"] {
+            let request = format!("POST {target} HTTP/1.1\r\n{HOST}{lines}X-Kept: 1\r\nContent-Length: 0\r\n\r\n");
+            assert_eq!(Raw::ask(server.url(), request.as_bytes()).expect("an answer").status, 201, "{target}");
+            let got = upstream.only();
+            assert_eq!((got.target(), got.all("x-kept").len()), (target, 1));
+            for name in &names {
+                let is_kept = kept.iter().any(|kept| kept.eq_ignore_ascii_case(name));
+                assert_eq!(got.all(name).len(), usize::from(is_kept), "{name}: {got:?}");
+            }
+        }
+    }
 }
 
 /// A purchase with a body and these header lines, by somebody without a pass.
@@ -394,7 +435,9 @@ async fn while_one_drop_has_a_queue_no_other_writing_of_its_id_is_left_to_the_sh
         "42%2Fx",
         "summer-sale",
     ] {
-        assert_eq!(answer(server.url(), &format!("POST /limited-drops/{id}/orders"), ""), 404, "{id}");
+        let status =
+            if id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)) { 404 } else { 403 };
+        assert_eq!(answer(server.url(), &format!("POST /limited-drops/{id}/orders"), ""), status, "{id}");
         assert_eq!(answer(server.url(), &format!("POST /limited-drops/{id}/orders;{padding}"), ""), 403, "{id}");
     }
     assert!(upstream.take().is_empty());

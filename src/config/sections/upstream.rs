@@ -1,9 +1,12 @@
 use hyper::http::uri::{Authority, Uri};
 
-use crate::config::{
-    error::Problems,
-    layers::SectionReader,
-    value::{Raw, Value, one_of},
+use crate::{
+    config::{
+        error::Problems,
+        layers::SectionReader,
+        value::{Raw, Value, one_of},
+    },
+    domain::PathHeader,
 };
 
 /// The shop behind us.
@@ -13,6 +16,8 @@ pub struct UpstreamConfig {
     pub url: Option<UpstreamUrl>,
     /// Which `Host` it sees.
     pub host_header: HostHeader,
+    /// Headers that move a request to another path, and reach the shop nevertheless.
+    pub keep_headers: Vec<PathHeader>,
     /// Milliseconds that connecting may take.
     pub connect_timeout_ms: u64,
     /// Milliseconds from the end of a request to the first byte of the answer; none: as `timeout_ms`.
@@ -47,6 +52,7 @@ impl UpstreamConfig {
         Self {
             url: section.optional("url"),
             host_header: section.get("host_header"),
+            keep_headers: section.get("keep_headers"),
             connect_timeout_ms: section.get("connect_timeout_ms"),
             first_byte_timeout_ms: section.optional("first_byte_timeout_ms"),
             timeout_ms: section.get("timeout_ms"),
@@ -106,12 +112,38 @@ impl Value for HostHeader {
     }
 }
 
+impl Value for PathHeader {
+    fn parse(raw: &Raw) -> Result<Self, String> {
+        let name = raw.text().unwrap_or_default().trim();
+        Self::named(name).ok_or_else(|| {
+            let names = Self::names().collect::<Vec<_>>().join(", ");
+            format!("a header that moves a request to another path ({name:?} is none of them): {names}")
+        })
+    }
+
+    fn shown(&self) -> String {
+        format!("{:?}", self.name())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<String, String> {
         UpstreamUrl::parse(&Raw::Text(text.to_owned())).map(|url| url.authority().to_string())
+    }
+
+    #[test]
+    fn only_headers_that_move_the_path_can_be_kept() {
+        let kept = |names: &str| Vec::<PathHeader>::parse(&Raw::Text(names.to_owned()));
+        let names = kept("x-forwarded-prefix, SCRIPT_NAME").map(|all| all.iter().map(|kept| kept.name()).collect());
+        assert_eq!(names, Ok(vec!["X-Forwarded-Prefix", "SCRIPT_NAME"]));
+        assert_eq!(kept("").map(|all| all.len()), Ok(0));
+        for other in ["X-User-Id", "X-Entry-Token", "Host", "X_Forwarded_Prefix", "X-Forwarded-*"] {
+            let refused = kept(other).expect_err(other);
+            assert!(refused.contains(&format!("{other:?} is none of them): SCRIPT_NAME, ")), "{refused}");
+        }
     }
 
     #[test]

@@ -36,6 +36,7 @@ fn the_default_file_holds_the_documented_defaults() {
     assert!(config.gate.settle_token.is_none());
     assert_eq!((config.upstream.timeout_ms, config.upstream.lease_ms()), (10_000, 15_000));
     assert_eq!((&config.upstream.url, config.upstream.host_header), (&None, HostHeader::Preserve));
+    assert!(config.upstream.keep_headers.is_empty());
     assert_eq!((config.upstream.connect_timeout_ms, config.upstream.first_byte_timeout_ms), (2_000, None));
     assert_eq!((config.demo_shop.enabled, config.demo_shop.stock), (None, 100));
     assert_eq!(config.demo_shop.database, None);

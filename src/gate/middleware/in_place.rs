@@ -11,7 +11,7 @@ use actix_web::{
     dev::{Service, ServiceRequest, ServiceResponse, Transform, forward_ready},
     error::InternalError,
     http::{
-        StatusCode,
+        StatusCode, Version,
         header::{HeaderName, HeaderValue},
     },
 };
@@ -24,6 +24,7 @@ use crate::{
     gate::{
         body,
         decision::Decision,
+        method::Body,
         purchase::{NoAnswerFromShop, SingleUse, settlement_of},
         refusal::Refusal,
         request,
@@ -73,7 +74,9 @@ where
     forward_ready!(shop);
 
     fn call(&self, mut req: ServiceRequest) -> Self::Future {
-        let pass = match self.gate.decide(req.method(), req.uri(), req.headers()) {
+        request::strip_path_headers(req.headers_mut(), &self.gate.kept_headers);
+        let body = if req.version() < Version::HTTP_2 { Body::Declared } else { Body::Unknown };
+        let pass = match self.gate.decide(req.method(), req.uri(), req.headers(), body) {
             decision @ (Decision::Untouched | Decision::Unchecked) => {
                 self.gate.identity.tell_shop(req.headers_mut());
                 let call = self.shop.call(req);

@@ -6,7 +6,7 @@ use self::steps::*;
 use super::*;
 
 /// Servers there are, by the steps they take, as far as their documentation and sources tell.
-const SERVERS: [(&str, &[Step]); 27] = [
+const SERVERS: [(&str, &[Step]); 32] = [
     ("Express: the path as it came, each parameter decoded", &[decode_segments]),
     ("Node: new URL", &[whatwg]),
     ("Node: new URL, decoded", &[whatwg, decode]),
@@ -33,6 +33,11 @@ const SERVERS: [(&str, &[Step]); 27] = [
     ("IIS", &[decode, backslashes, clean, windows_names]),
     ("twice decoded behind a proxy", &[decode, clean, decode, clean]),
     ("a proxy with dots first, then decoded twice", &[clean, decode, decode]),
+    ("uWSGI", &[uwsgi]),
+    ("CherryPy", &[decode, merge, punctuation_to_underscores]),
+    ("a front that keeps what it knows, then decodes", &[sanitise, decode]),
+    ("a front that decodes, then keeps what it knows", &[decode, sanitise]),
+    ("a front that decodes twice, then keeps what it knows", &[decode, decode, sanitise]),
     ("C: up to NUL", &[decode, |path| cut_at(path, &['\0']), clean]),
 ];
 
@@ -44,7 +49,9 @@ fn sells(path: &[char]) -> bool {
     let last = last.split_once('.').map_or(last, |(last, _)| last);
     // As C's `atoi` and JavaScript's `parseInt` read it, to the first character that is no digit.
     let id: String = id.trim_start_matches(['+', '0', ' ']).chars().take_while(char::is_ascii_digit).collect();
-    word == "limited-drops" && id == "42" && last.trim_end() == "orders"
+    // As dispatchers that name functions and classes by paths compare.
+    let bare = |text: &str| text.replace(['-', '_'], "");
+    bare(word) == "limiteddrops" && id == "42" && last.trim_end() == "orders"
 }
 
 fn assert_seen(path: &str, by: &str) -> Result<(), proptest::test_runner::TestCaseError> {
@@ -128,6 +135,11 @@ fn disguised() -> impl proptest::strategy::Strategy<Value = String> {
         "limited-drops.",
         "limited-drops%2Fx%2F..",
         "limited-drops%20",
+        "limited_drops",
+        "limited.drops",
+        "limited%drops",
+        "limited-%25drops",
+        "limi%2500ted-drops",
     ]);
     let id = select(vec![
         "42", "42", "42", "%34%32", "042", "42;x", "42%2Fx", "42%3Bx", "%2542", "+42", "42%3F", "42%23", "42%5C", "42.",
@@ -158,6 +170,12 @@ fn disguised() -> impl proptest::strategy::Strategy<Value = String> {
         "orders%0A/x",
         "orders%0d%0ax",
         "orders%3F/..",
+        "orders%",
+        "orders%2",
+        "orders%0z",
+        "or%ders",
+        "or%25ders",
+        "or~ders",
     ]);
     (front, between(), word, between(), id, between(), last).prop_map(|(front, a, word, b, id, c, last)| {
         let path = format!("{front}{a}{word}{b}{id}{c}{last}");
@@ -175,6 +193,10 @@ fn the_models_sell_under_disguise_what_they_are_known_to() {
         (14, "/a%2Fb/../limited-drops/42/orders"),
         (17, "/limited%2Ddrops;%2Fx/42/orders"),
         (22, "/limited-drops/42/orders;/x"),
+        (26, "/limited-drops/42/orders%"),
+        (27, "/limited.drops/42/orders"),
+        (28, "/limited-drops/42/or%ders"),
+        (29, "/limited-drops/42/or%25ders"),
     ] {
         let (name, steps) = SERVERS[server];
         assert!(sells(&steps.iter().fold(chars(path), |path, step| step(&path))), "{name}: {path}");

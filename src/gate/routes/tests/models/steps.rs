@@ -145,10 +145,44 @@ pub(super) fn path_info(path: &[char]) -> Path {
     }
 }
 
+/// What does not end is dropped, digits that are none make a NUL, `%%` is `%`.
+pub(super) fn uwsgi(path: &[char]) -> Path {
+    let mut out = Vec::new();
+    let mut rest = path;
+    loop {
+        rest = match rest {
+            ['%', '%', rest @ ..] => {
+                out.push('%');
+                rest
+            }
+            ['%', high, low, rest @ ..] => {
+                let code = high.to_digit(16).zip(low.to_digit(16)).map_or(0, |(high, low)| high * 16 + low);
+                out.push(char::from(code as u8));
+                rest
+            }
+            [] | ['%'] | ['%', _] => return out.into_iter().filter(|c| *c != '\0').collect(),
+            [c, rest @ ..] => {
+                out.push(*c);
+                rest
+            }
+        };
+    }
+}
+
+/// As CherryPy names the methods of handlers.
+pub(super) fn punctuation_to_underscores(path: &[char]) -> Path {
+    path.iter().map(|c| if c.is_ascii_punctuation() && *c != '/' { '_' } else { *c }).collect()
+}
+
+/// As a careful front controller cleans a path.
+pub(super) fn sanitise(path: &[char]) -> Path {
+    path.iter().copied().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_')).collect()
+}
+
 pub(super) type Step = fn(&[char]) -> Path;
 
 /// What a server does, in no order.
-pub(super) const STEPS: [(&str, Step); 16] = [
+pub(super) const STEPS: [(&str, Step); 19] = [
     ("decode", decode),
     ("decode segments", decode_segments),
     ("clean", clean),
@@ -165,4 +199,7 @@ pub(super) const STEPS: [(&str, Step); 16] = [
     ("backslashes", backslashes),
     ("windows", windows_names),
     ("path info", path_info),
+    ("uwsgi", uwsgi),
+    ("underscores", punctuation_to_underscores),
+    ("sanitise", sanitise),
 ];
