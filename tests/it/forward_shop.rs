@@ -94,7 +94,9 @@ fn serve(mut stream: TcpStream, keeping: Keeping, seen: &Seen) {
     stream.set_read_timeout(Some(idle)).unwrap();
     let mut left_over = Vec::new();
     while let Some((head, body)) = wire::read_request(&mut stream, &mut left_over) {
-        let upgrade = header(&head, "upgrade").map(str::to_ascii_lowercase);
+        // An offer that `Connection` does not name is none (RFC 9110, section 7.8).
+        let is_offer = wire::values(&head, "connection").any(|names| names.to_ascii_lowercase().contains("upgrade"));
+        let upgrade = header(&head, "upgrade").filter(|_| is_offer).map(str::to_ascii_lowercase);
         seen.heads.lock().unwrap().push(head);
         let breaks = seen.to_break.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if breaks.is_ok() {

@@ -3,6 +3,7 @@
 mod away;
 mod buying;
 mod connections;
+mod ingress;
 mod tokens;
 
 use std::{
@@ -63,21 +64,25 @@ impl Nginx {
 
     /// Before these replicas.
     pub(crate) fn before(page: &str, replicas: &[&str], shop: &Shop) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("nginx.sock");
         let line = "server 127.0.0.1:8080 fail_timeout=1s;";
         let lines: String = replicas.iter().map(|address| line.replace("127.0.0.1:8080", address)).collect();
-        let page = replaced(page, "listen 80;", &format!("listen unix:{};", socket.display()));
-        let page = replaced(&page, line, &lines);
+        let page = replaced(page, line, &lines);
         let server = "server 127.0.0.1:3000;";
         assert_eq!(page.matches(server).count(), 2, "the shop, twice");
-        let page = page.replace(server, &format!("server {};", shop.address));
+        Self::run(&page.replace(server, &format!("server {};", shop.address)))
+    }
+
+    /// With this inside `http { … }`; it listens at a socket.
+    fn run(http: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("nginx.sock");
+        let http = replaced(http, "listen 80;", &format!("listen unix:{};", socket.display()));
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|what| format!("{what}_temp_path {}/{what};\n", dir.path().display()))
             .concat();
         let text = format!(
             "daemon off; master_process off; error_log stderr; error_log {0}/error.log; pid {0}/pid;\nevents {{ worker_connections 512; }}\n\
-             http {{ access_log off;\n{temporary}{page} }}",
+             http {{ access_log off;\n{temporary}{http} }}",
             dir.path().display()
         );
         let file = dir.path().join("nginx.conf");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use virtual_queue::gate::PathHeader;
 
 use super::{FAST, Nginx, ORDERS, closed, pass};
 use crate::{
@@ -85,6 +86,19 @@ fn behind_nginx_websockets_pass_and_no_other_protocol_does() {
     assert!(saw.len() == 1 && saw[0].starts_with("GET / "), "{saw:?}");
     assert_eq!((header(&saw[0], "upgrade"), header(&saw[0], "http2-settings")), (None, Some("AAMAAABkAAQAAP__")));
     assert!(answer.body.contains("QUEUE_BYPASS_DENIED"), "the second request is asked about, too: {answer:?}");
+}
+
+#[test]
+fn behind_nginx_no_header_that_moves_the_path_reaches_the_shop() {
+    let (server, shop) = (Server::demo(FAST), Shop::open());
+    let nginx = Nginx::start(&closed(), &server, &shop);
+    for name in PathHeader::names() {
+        for name in [name.to_owned(), name.replace('_', "-"), name.replace('-', "_"), name.replace('-', ".")] {
+            assert_eq!(nginx.request("GET", "/", &[(&name, "/x")], "").status, 201, "{name}: harmless");
+            let saw = shop.saw().remove(0);
+            assert_eq!(header(&saw, &name), None, "{saw}");
+        }
+    }
 }
 
 #[tokio::test]
