@@ -22,17 +22,18 @@ const ORDERS: &str = "/limited-drops/42/orders";
 #[derive(Debug, Clone, Copy)]
 enum Proxy {
     Nginx,
+    Ingress,
     Traefik,
     Envoy,
 }
 
-const PROXIES: [Proxy; 3] = [Proxy::Nginx, Proxy::Traefik, Proxy::Envoy];
+const PROXIES: [Proxy; 4] = [Proxy::Nginx, Proxy::Ingress, Proxy::Traefik, Proxy::Envoy];
 
 impl Proxy {
     /// What it takes for a yes.
     fn yes(self) -> (u16, Option<String>) {
         match self {
-            Self::Nginx | Self::Traefik => (204, None),
+            Self::Nginx | Self::Ingress | Self::Traefik => (204, None),
             Self::Envoy => (200, None),
         }
     }
@@ -43,6 +44,10 @@ fn question(server: &Server, proxy: Proxy, method: &str, target: &str) -> Reques
     let ask = |form: &str| server.request(Method::GET, &format!("/gate/verify?original={form}"));
     match proxy {
         Proxy::Nginx => unnamed(server, method, target),
+        Proxy::Ingress => {
+            let url = format!("https://shop.example{target}");
+            ask("x-original-url").header("X-Original-Method", method).header("X-Original-URL", url)
+        }
         Proxy::Traefik => {
             let ask = ask("x-forwarded-uri").header("X-Forwarded-Method", method).header("X-Forwarded-Uri", target);
             ask.header("X-Forwarded-Host", "shop.example").header("X-Forwarded-Proto", "https")
@@ -119,9 +124,9 @@ async fn every_proxy_gets_the_gates_verdict_in_its_own_way() {
         }
     }
     let stats = server.stats(DROP).await;
-    assert_eq!((&stats["consumed"], &stats["live"]), (&json!(3), &json!(0)));
+    assert_eq!((&stats["consumed"], &stats["live"]), (&json!(4), &json!(0)));
     let metrics = server.get("/metrics").await.text;
-    for counted in [r#"{reason="no_pass"} 3"#, r#"{reason="other_user"} 3"#, r#"{reason="odd_path"} 6"#] {
+    for counted in [r#"{reason="no_pass"} 4"#, r#"{reason="other_user"} 4"#, r#"{reason="odd_path"} 8"#] {
         assert!(metrics.contains(&format!("virtual_queue_bypass_attempts_total{counted}")), "{metrics}");
     }
     invariants::assert_hold(&redis);
@@ -174,7 +179,7 @@ async fn a_header_that_the_shop_may_take_for_ours_is_refused_and_counted() {
         }
     }
     let metrics = server.get("/metrics").await.text;
-    let counted = r#"virtual_queue_bypass_attempts_total{reason="look_alike_header"} 15"#;
+    let counted = r#"virtual_queue_bypass_attempts_total{reason="look_alike_header"} 20"#;
     assert!(metrics.contains(counted), "{metrics}");
     let joined = [("X-User-Id", "7, 8"), ("X-User-Id", "7,7")];
     for (name, value) in joined {
