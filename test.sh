@@ -32,21 +32,39 @@ quietly() {
     return "$result"
 }
 
+# install PACKAGE: installs it if it can. Whether it worked, whoever calls this sees.
+install() {
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+        echo "test.sh: installing $1" >&2
+        apt-get update -qq >&2 || true
+        DEBIAN_FRONTEND=noninteractive quietly apt-get install -qq -y --no-install-recommends "$1" >&2 || true
+    fi
+}
+
 # need COMMAND PACKAGE: makes sure that COMMAND can be run.
 need() {
     if command -v "$1" >/dev/null; then
         return
     fi
-    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
-        echo "test.sh: installing $2" >&2
-        # Whether it worked is seen below.
-        apt-get update -qq >&2 || true
-        DEBIAN_FRONTEND=noninteractive quietly apt-get install -qq -y --no-install-recommends "$2" >&2 || true
-    fi
+    install "$2"
     if ! command -v "$1" >/dev/null; then
         echo "test.sh: $1 is missing; please install it (on Debian and Ubuntu: apt-get install $2)" >&2
         exit 1
     fi
+}
+
+# python_packages FILE: makes sure that the packages of this list are in the tests' own environment, target/tools/venv.
+python_packages() {
+    local venv=target/tools/venv installed
+    installed="$venv/$(echo "$1" | tr / -)"
+    if cmp -s "$1" "$installed"; then
+        return
+    fi
+    if ! { python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$1" >&2; }; then
+        echo "test.sh: the packages of $1 cannot be installed; it needs pip and venv (on Debian and Ubuntu: apt-get install python3-venv)" >&2
+        exit 1
+    fi
+    cp "$1" "$installed"
 }
 
 if ! command -v cargo >/dev/null; then
@@ -63,6 +81,12 @@ need python3 python3
 need node nodejs
 need openssl openssl
 need chromium chromium
+# Proxies before shops, as docs/integrations sets them up.
+need haproxy haproxy
+if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    install python3-venv
+fi
+python_packages tests/proxies/requirements.txt
 
 # Not --all-targets: that would build the examples as tests, and tests run them as programs.
 result=0

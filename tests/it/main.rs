@@ -27,6 +27,7 @@ mod outages;
 mod overselling;
 mod own_shop;
 mod pass_vectors;
+mod proxies;
 mod proxy;
 mod purchases;
 mod queueing;

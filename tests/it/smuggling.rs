@@ -2,7 +2,7 @@
 //! what only looks odd passes.
 
 mod harmless;
-mod spellings;
+pub(crate) mod spellings;
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Spellings of one purchase.
 
 /// Targets of a request line that some shop would take for the purchase of drop 42.
-pub(super) const SPELLINGS: &[&str] = &[
+pub(crate) const SPELLINGS: &[&str] = &[
     "/limited-drops/42/orders",
     "/limited-drops/42/orders/",
     "/limited-drops/42/orders//",
