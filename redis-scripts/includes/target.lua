@@ -11,7 +11,7 @@
 --        9 stats           hash                         counters, pacing, pulse and grace, waits
 --       10 settings        hash, no TTL                 the operator's overrides, and their version
 -- ARGV   1 now (ms) for tests, '' for the server's clock    2 idle_ttl_ms   3 batch   4 tick_ms   5 capacity
---        6 heartbeat_timeout_ms   7 token_ttl_s   8 silent people it may evict      then the script's own, from 9 on
+--        6 silent_after_ms   7 token_ttl_s   8 silent people it may evict      then the script's own, from 9 on
 assert(#KEYS == 10 and #ARGV >= 8, 'a target script takes 10 keys and at least 8 arguments')
 
 local waiting, heartbeat, admitted_count, seq, passes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -25,7 +25,7 @@ end
 local now_s = math.floor(now / 1000)
 
 local idle_ttl_ms = tonumber(ARGV[2])
-local heartbeat_timeout_ms = tonumber(ARGV[6])
+local silent_after_ms = tonumber(ARGV[6])
 local token_ttl_s = tonumber(ARGV[7])
 local max_evict = tonumber(ARGV[8])
 

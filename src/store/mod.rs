@@ -247,8 +247,8 @@ pub struct QueueRules {
     pub capacity: u64,
     /// People a tick.
     pub pacing: Pacing,
-    /// Milliseconds without a poll after which a place is lost.
-    pub heartbeat_timeout_ms: u64,
+    /// Milliseconds without a poll after which a place is lost: the heartbeat timeout and its slack.
+    pub silent_after_ms: u64,
     /// Silent people a tick evicts at most, its sweeps and its way to the batch together.
     pub max_evict_per_tick: u64,
     /// Milliseconds after the last call of a person after which a target is forgotten.
@@ -266,7 +266,7 @@ impl QueueRules {
         Self {
             capacity: queue.capacity,
             pacing: Pacing { batch: queue.batch_size, tick_ms: queue.tick_ms },
-            heartbeat_timeout_ms: queue.heartbeat_timeout_seconds * 1000,
+            silent_after_ms: queue.silent_after_seconds() * 1000,
             max_evict_per_tick: queue.max_evict_per_tick,
             idle_ttl_ms: queue.idle_ttl_seconds * 1000,
             token_ttl_seconds: config.token.ttl_seconds,

@@ -20,10 +20,11 @@ const TICK_MS: u64 = 1500;
 const BATCH: u64 = 5;
 /// The timeout is short, so that a clock 10 s ahead makes everybody look silent. Who comes while Redis is away is told
 /// so, since nobody is to be let through past the queue here.
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 5] = [
     ("VQ_QUEUE__BATCH_SIZE", "5"),
     ("VQ_QUEUE__TICK_MS", "1500"),
     ("VQ_QUEUE__HEARTBEAT_TIMEOUT_SECONDS", "9"),
+    ("VQ_QUEUE__HEARTBEAT_SLACK_SECONDS", "0"),
     ("VQ_REDIS__ON_FAILURE", "closed"),
 ];
 const PEOPLE: u64 = 100;

@@ -282,8 +282,12 @@ async fn away_and_back(away: Duration, settings: &[(&str, &str)], tick_ms: u64, 
 
 #[tokio::test]
 async fn redis_away_for_one_and_a_half_heartbeats_costs_nobody_the_place() {
-    let settings =
-        [("VQ_QUEUE__HEARTBEAT_TIMEOUT_SECONDS", "8"), ("VQ_QUEUE__TICK_MS", "1000"), ("VQ_QUEUE__BATCH_SIZE", "5")];
+    let settings = [
+        ("VQ_QUEUE__HEARTBEAT_TIMEOUT_SECONDS", "8"),
+        ("VQ_QUEUE__HEARTBEAT_SLACK_SECONDS", "0"),
+        ("VQ_QUEUE__TICK_MS", "1000"),
+        ("VQ_QUEUE__BATCH_SIZE", "5"),
+    ];
     away_and_back(Duration::from_secs(12), &settings, 1_000, Duration::from_secs(12)).await;
 }
 

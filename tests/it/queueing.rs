@@ -233,6 +233,7 @@ async fn who_left_and_who_fell_silent_take_no_slot() {
         ("VQ_QUEUE__TICK_MS", "500"),
         ("VQ_QUEUE__BATCH_SIZE", "50"),
         ("VQ_QUEUE__HEARTBEAT_TIMEOUT_SECONDS", "6"),
+        ("VQ_QUEUE__HEARTBEAT_SLACK_SECONDS", "0"),
         ("VQ_LOG__LEVEL", "info"),
     ];
     let server = Server::serve(&redis, &settings);

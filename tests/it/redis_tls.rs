@@ -46,6 +46,7 @@ async fn whole_life(redis: &mut RedisServer, settings: &[(&str, &str)]) {
         ("VQ_QUEUE__BATCH_SIZE", "1"),
         ("VQ_QUEUE__TICK_MS", "500"),
         ("VQ_QUEUE__HEARTBEAT_TIMEOUT_SECONDS", "3"),
+        ("VQ_QUEUE__HEARTBEAT_SLACK_SECONDS", "0"),
     ];
     all.extend(settings);
     let url = redis.url_of(&format!("virtual-queue:{PASSWORD}@"));

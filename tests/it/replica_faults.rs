@@ -17,6 +17,10 @@ pub(crate) const LABEL: &str = "LIMITED_DROP:42";
 
 /// The budget buyers have in earnest.
 const IN_EARNEST: (&str, &str) = ("VQ_REDIS__COMMAND_TIMEOUT_MS", "200");
+/// Who does not poll for 8 s loses the place.
+const SHORT_HEARTBEAT: [(&str, &str); 2] =
+    [("VQ_QUEUE__HEARTBEAT_TIMEOUT_SECONDS", "8"), ("VQ_QUEUE__HEARTBEAT_SLACK_SECONDS", "0")];
+
 /// Five people a second.
 const FIVE_A_SECOND: [(&str, &str); 2] = [("VQ_QUEUE__BATCH_SIZE", "5"), ("VQ_QUEUE__TICK_MS", "1000")];
 
@@ -114,8 +118,7 @@ async fn a_replica_paused_in_the_middle_of_a_tick_makes_no_double_batch() {
 #[tokio::test]
 async fn a_full_redis_counts_as_away_without_flapping_and_nobody_is_evicted() {
     let redis = RedisServer::start_with(&["--maxmemory-policy", "noeviction"]);
-    let heartbeat = ("VQ_QUEUE__HEARTBEAT_TIMEOUT_SECONDS", "8");
-    let settings = [&[IN_EARNEST, heartbeat, ("VQ_LOG__LEVEL", "info")], &FIVE_A_SECOND[..]].concat();
+    let settings = [&[IN_EARNEST, ("VQ_LOG__LEVEL", "info")], &SHORT_HEARTBEAT[..], &FIVE_A_SECOND[..]].concat();
     let server = Server::serve(&redis, &settings);
     enter_all(&server, 100).await;
     let mut connection = redis.connection();
@@ -389,7 +392,7 @@ async fn all_replicas_away(away: Duration, settings: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn all_replicas_away_for_one_and_a_half_heartbeats_cost_nobody_the_place() {
-    let settings = [&[("VQ_QUEUE__HEARTBEAT_TIMEOUT_SECONDS", "8")], &FIVE_A_SECOND[..]].concat();
+    let settings = [SHORT_HEARTBEAT, FIVE_A_SECOND].concat();
     all_replicas_away(Duration::from_secs(12), &settings).await;
 }
 

@@ -87,6 +87,7 @@ async fn a_paused_target_stays_paused_when_redis_restarts_empty() {
     let settings = [
         ("VQ_QUEUE__TICK_MS", "1000"),
         ("VQ_QUEUE__HEARTBEAT_TIMEOUT_SECONDS", "10"),
+        ("VQ_QUEUE__HEARTBEAT_SLACK_SECONDS", "0"),
         // Nobody is to be inside but by the queue.
         ("VQ_REDIS__ON_FAILURE", "closed"),
     ];

@@ -20,12 +20,12 @@ use crate::redis_server::RedisServer;
 /// Where every test's clock starts: an odd millisecond, so that whole seconds are never hit by chance.
 pub(crate) const START_MS: u64 = 1_790_000_000_123;
 
-/// The rules as the default configuration has them.
+/// The rules as the default configuration has them, but with no slack after the heartbeat timeout.
 pub(crate) fn default_rules() -> QueueRules {
     QueueRules {
         capacity: 100_000,
         pacing: Pacing { batch: 100, tick_ms: 2000 },
-        heartbeat_timeout_ms: 60_000,
+        silent_after_ms: 60_000,
         max_evict_per_tick: 1000,
         idle_ttl_ms: 1_800_000,
         token_ttl_seconds: 300,

@@ -32,7 +32,7 @@ fn rules() -> QueueRules {
     QueueRules {
         capacity: 8,
         pacing: Pacing { batch: 2, tick_ms: 2000 },
-        heartbeat_timeout_ms: 12_000,
+        silent_after_ms: 12_000,
         max_evict_per_tick: 2,
         // Redis counts idle time on its own clock, so here no target becomes idle.
         idle_ttl_ms: 864_000_000,

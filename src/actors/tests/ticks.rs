@@ -85,7 +85,7 @@ async fn a_tick_that_hangs_is_taken_over_and_counted() {
 #[actix_rt::test]
 async fn a_tick_evicts_no_more_than_it_may_its_sweeps_and_its_batch_together() {
     let clock = StoreClock::system();
-    let rules = QueueRules { max_evict_per_tick: 3, heartbeat_timeout_ms: 600, ..rules() };
+    let rules = QueueRules { max_evict_per_tick: 3, silent_after_ms: 600, ..rules() };
     let inner = EmbeddedStore::new(rules, clock.clone(), Arc::new(Metrics::new()));
     crowd(&inner, 300).await;
     let began = clock.monotonic();

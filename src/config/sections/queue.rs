@@ -11,8 +11,10 @@ pub struct QueueConfig {
     pub batch_size: u64,
     /// Milliseconds a tick.
     pub tick_ms: u64,
-    /// Seconds without a poll after which a place is lost.
+    /// Seconds from one poll to the next (PRD: 60).
     pub heartbeat_timeout_seconds: u64,
+    /// Seconds that a poll may come later than that.
+    pub heartbeat_slack_seconds: u64,
     /// Silent people a tick evicts at most.
     pub max_evict_per_tick: u64,
     /// Seconds after which an unused target is forgotten.
@@ -35,10 +37,16 @@ impl QueueConfig {
             batch_size: section.get("batch_size"),
             tick_ms: section.get("tick_ms"),
             heartbeat_timeout_seconds: section.get("heartbeat_timeout_seconds"),
+            heartbeat_slack_seconds: section.get("heartbeat_slack_seconds"),
             max_evict_per_tick: section.get("max_evict_per_tick"),
             idle_ttl_seconds: section.get("idle_ttl_seconds"),
             max_active_targets: section.get("max_active_targets"),
         }
+    }
+
+    /// Seconds without a poll after which a place is lost.
+    pub const fn silent_after_seconds(&self) -> u64 {
+        self.heartbeat_timeout_seconds.saturating_add(self.heartbeat_slack_seconds)
     }
 
     pub(in crate::config) fn validate(&self, problems: &mut Problems) {
@@ -46,6 +54,7 @@ impl QueueConfig {
         problems.check_range("queue.batch_size", self.batch_size, Self::BATCH_SIZE);
         problems.check_range("queue.tick_ms", self.tick_ms, Self::TICK_MS);
         problems.check_range("queue.heartbeat_timeout_seconds", self.heartbeat_timeout_seconds, 1..=86_400);
+        problems.check_range("queue.heartbeat_slack_seconds", self.heartbeat_slack_seconds, 0..=3600);
         problems.check_range("queue.max_evict_per_tick", self.max_evict_per_tick, 1..=1_000_000);
         problems.check_range("queue.idle_ttl_seconds", self.idle_ttl_seconds, 1..=2_592_000);
         problems.check_range("queue.max_active_targets", self.max_active_targets, 1..=1_000_000);
@@ -60,13 +69,14 @@ impl QueueConfig {
                 ),
             );
         }
-        if self.idle_ttl_seconds < self.heartbeat_timeout_seconds {
+        if self.idle_ttl_seconds < self.silent_after_seconds() {
             problems.add(
                 "queue.idle_ttl_seconds",
                 format!(
-                    "must be at least {}, queue.heartbeat_timeout_seconds, not {}: a target would be forgotten before \
-                     the people in it",
-                    self.heartbeat_timeout_seconds, self.idle_ttl_seconds
+                    "must be at least {}, queue.heartbeat_timeout_seconds and queue.heartbeat_slack_seconds, not {}: a \
+                     target would be forgotten before the people in it",
+                    self.silent_after_seconds(),
+                    self.idle_ttl_seconds
                 ),
             );
         }

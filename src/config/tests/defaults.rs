@@ -18,7 +18,8 @@ fn the_default_file_holds_the_documented_defaults() {
     assert_eq!((config.redis.replicas, &config.redis.tls), (None, &RedisTls::default()));
     let queue = &config.queue;
     assert_eq!((queue.capacity, queue.batch_size, queue.tick_ms), (100_000, 100, 2000));
-    assert_eq!((queue.heartbeat_timeout_seconds, queue.max_evict_per_tick), (60, 1000));
+    assert_eq!((queue.heartbeat_timeout_seconds, queue.heartbeat_slack_seconds), (60, 10));
+    assert_eq!((queue.silent_after_seconds(), queue.max_evict_per_tick), (70, 1000));
     assert_eq!((queue.idle_ttl_seconds, queue.max_active_targets), (1800, 1000));
     let token = &config.token;
     assert!(token.secret.is_none() && token.also_accepted.is_empty());

@@ -27,10 +27,11 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
              (upstream.timeout_ms and 5 s); a target forgotten earlier would forget which passes were used",
         ),
         (
-            "queue.idle_ttl_seconds = 59\ntoken.ttl_seconds = 1",
-            "queue.idle_ttl_seconds: must be at least 60, queue.heartbeat_timeout_seconds, not 59: a target would be \
-             forgotten before the people in it",
+            "queue.idle_ttl_seconds = 69\ntoken.ttl_seconds = 1",
+            "queue.idle_ttl_seconds: must be at least 70, queue.heartbeat_timeout_seconds and \
+             queue.heartbeat_slack_seconds, not 69: a target would be forgotten before the people in it",
         ),
+        ("queue.heartbeat_slack_seconds = 3601", "queue.heartbeat_slack_seconds: must be from 0 to 3600, not 3601"),
         ("token.ttl_seconds = 0", "token.ttl_seconds: must be from 1 to 86400, not 0"),
         ("token.single_use = 1", "token.single_use: must be true or false, not 1"),
         ("redis.pool_size = 0", "redis.pool_size: must be from 1 to 1000, not 0"),
@@ -218,6 +219,9 @@ fn the_bounds_themselves_are_allowed() {
         "queue.batch_size = 1\nqueue.tick_ms = 500\nqueue.heartbeat_timeout_seconds = 3",
         "queue.batch_size = 10000\nqueue.tick_ms = 60000\nqueue.heartbeat_timeout_seconds = 360",
         "queue.idle_ttl_seconds = 315",
+        "queue.idle_ttl_seconds = 70\ntoken.ttl_seconds = 1",
+        "queue.idle_ttl_seconds = 60\ntoken.ttl_seconds = 1\nqueue.heartbeat_slack_seconds = 0",
+        "queue.idle_ttl_seconds = 3660\nqueue.heartbeat_slack_seconds = 3600",
         "token.ttl_seconds = 1",
         "token.ttl_seconds = 86400\nqueue.idle_ttl_seconds = 86415",
         "server.port = 0\nserver.management_port = 0",
@@ -239,6 +243,7 @@ fn settings_changed_in_code_are_judged_the_same_way() {
     let mut config = Config::parse_default();
     config.queue.tick_ms = 1;
     config.queue.heartbeat_timeout_seconds = u64::MAX;
+    config.queue.heartbeat_slack_seconds = u64::MAX;
     config.upstream.timeout_ms = u64::MAX;
     let errors = config.validate().expect_err("mistakes, and no sum that overflows");
     let keys: Vec<&str> = errors.problems().iter().map(|problem| problem.key.as_str()).collect();
@@ -247,6 +252,7 @@ fn settings_changed_in_code_are_judged_the_same_way() {
         [
             "queue.tick_ms",
             "queue.heartbeat_timeout_seconds",
+            "queue.heartbeat_slack_seconds",
             "queue.idle_ttl_seconds",
             "upstream.timeout_ms",
             "queue.idle_ttl_seconds"

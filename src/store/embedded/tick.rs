@@ -15,13 +15,13 @@ impl Life {
     /// The latest poll (ms) that counts as silence; `None` while nobody counts as silent. The only place that judges
     /// it. Time in which nobody could poll does not count (DESIGN 3.6).
     fn silent_since(&mut self, force: &InForce<'_>) -> Option<u64> {
-        let timeout = force.rules.heartbeat_timeout_ms;
-        let limit = (3 * force.pacing.tick_ms).min(timeout / 3);
+        let silent_after = force.rules.silent_after_ms;
+        let limit = (3 * force.pacing.tick_ms).min(silent_after / 3);
         if self.pulse > force.now || force.now - self.pulse > limit {
-            self.grace_until = force.now + timeout;
+            self.grace_until = force.now + silent_after;
         }
         self.pulse = force.now;
-        if force.now < self.grace_until { None } else { force.now.checked_sub(timeout) }
+        if force.now < self.grace_until { None } else { force.now.checked_sub(silent_after) }
     }
 
     /// Who fell silent goes, and passes that are over are counted.

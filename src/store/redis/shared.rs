@@ -52,7 +52,7 @@ impl Shared {
             rules.pacing.batch,
             rules.pacing.tick_ms,
             rules.capacity,
-            rules.heartbeat_timeout_ms,
+            rules.silent_after_ms,
             rules.token_ttl_seconds,
         ]
         .map(|rule| rule.to_string());

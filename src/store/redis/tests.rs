@@ -26,7 +26,7 @@ fn rules() -> QueueRules {
     QueueRules {
         capacity: 100_000,
         pacing: Pacing { batch: 100, tick_ms: 2000 },
-        heartbeat_timeout_ms: 60_000,
+        silent_after_ms: 60_000,
         max_evict_per_tick: 1000,
         idle_ttl_ms: 1_800_000,
         token_ttl_seconds: 300,

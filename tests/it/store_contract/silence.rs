@@ -1,6 +1,9 @@
 //! Falling silent: who does not poll loses the place, unless nobody could poll.
 
-use virtual_queue::store::{Departure, Place, Tick, embedded::Overrides};
+use virtual_queue::{
+    config::Config,
+    store::{Departure, Place, QueueRules, Tick, embedded::Overrides},
+};
 
 use crate::stand::Stand;
 
@@ -47,6 +50,36 @@ async fn a_poll_and_entering_again_both_keep_the_place(stand: Stand) {
     }
     assert_eq!(stand.poll(3).await, None);
     assert_eq!(stand.stats().await.evicted, 1);
+}
+
+/// Polls once in 60.3 s, as a tab does that has been hidden for long, with a sweep every 2 s and an outage of five minutes.
+/// Whether that keeps the place.
+async fn polling_once_a_minute_keeps_the_place(stand: Stand) -> bool {
+    stand.set_overrides(Overrides { paused: true, ..Overrides::default() });
+    stand.crowd([1, 2]).await;
+    for _ in 0..3 {
+        stand.sweep_for(60_000).await;
+        stand.advance(300);
+        if stand.poll(1).await.is_none() {
+            return false;
+        }
+    }
+    stand.sweep_for(58_000).await;
+    stand.advance(300_000);
+    stand.sweep_for(62_000).await;
+    stand.poll(1).await.is_some()
+}
+
+#[tokio::test]
+async fn a_tab_that_polls_once_a_minute_keeps_its_place_by_the_slack_alone() {
+    for (slack, kept) in [(None, true), (Some(0), false)] {
+        let mut config = Config::parse_default();
+        config.queue.heartbeat_slack_seconds = slack.unwrap_or(config.queue.heartbeat_slack_seconds);
+        let rules = || QueueRules::from_config(&config);
+        for stand in [Stand::embedded(rules()).await, Stand::redis(rules()).await] {
+            assert_eq!(polling_once_a_minute_keeps_the_place(stand).await, kept, "slack {slack:?}");
+        }
+    }
 }
 
 async fn time_without_a_pulse_does_not_count_as_silence(stand: Stand) {
