@@ -6,7 +6,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use virtual_queue::{
     clock::{FakeClock, StoreClock},
     config::OnFailure,
-    domain::{QueueTarget, QueueTargetType, UserId},
+    domain::{QueueTarget, QueueTargetType, UserId, UserIdForm},
     flags::{EmbeddedFlagSource, FeatureFlagEvaluator, FeatureFlags, FlagChange},
     gate::GatedRoutes,
     token::{EntryTokenGuard, EntryTokenIssuer, Keyring},
@@ -64,7 +64,7 @@ fn flags(c: &mut Criterion) {
     group.bench_function("off", |b| b.iter(|| flags.is_enabled(black_box(target), black_box(user))));
     let targets = (1..=1000).map(|id| format!("\"limited-drop/{id}\"")).collect::<Vec<_>>().join(",");
     let rule = format!(r#"{{"enabled":true,"rolloutPercent":50,"targets":[{targets}],"users":[],"reason":"a bench"}}"#);
-    let change = FlagChange::parse(rule.as_bytes()).expect("a well-formed rule");
+    let change = FlagChange::parse(rule.as_bytes(), UserIdForm::Decimal).expect("a well-formed rule");
     futures_util::FutureExt::now_or_never(flags.put(&change, "bench"))
         .expect("memory answers at once")
         .expect("memory has room");

@@ -113,17 +113,21 @@ pub fn run(config: &Config, started: impl FnOnce(&Addresses) -> io::Result<()>) 
 /// # Errors
 /// [`StartError`], as [`App::start`] would fail.
 pub fn check(config: &Config) -> Result<Vec<String>, StartError> {
-    Identify::from_config(&config.identity, StoreClock::system())?;
+    // What signs makes no difference to whether it works.
+    Identify::from_config(&config.identity, StoreClock::system(), Arc::new(Keyring::random()))?;
+    let mut warnings = config.warnings();
     if config.store.kind == Some(StoreKind::Embedded) {
-        return Ok(Vec::new());
+        return Ok(warnings);
     }
     let (rules, clock, metrics) = (QueueRules::from_config(config), StoreClock::system(), Arc::new(Metrics::new()));
     actix_rt::System::new().block_on(async {
         let store = RedisStore::connect(&config.redis, rules, clock, metrics).await?;
         if store.is_degraded() {
-            return Ok(vec![format!("redis at {} is away", config.redis.address())]);
+            warnings.push(format!("redis at {} is away", config.redis.address()));
+        } else {
+            warnings.extend(store.server_warnings().await);
         }
-        Ok(store.server_warnings().await)
+        Ok(warnings)
     })
 }
 
@@ -134,12 +138,15 @@ impl App {
     /// # Errors
     /// [`StartError`].
     pub async fn start(config: &Config) -> Result<Self, StartError> {
+        for warning in config.warnings() {
+            tracing::warn!("{warning}");
+        }
         let (clock, metrics) = (StoreClock::system(), Arc::new(Metrics::new()));
         let keyring = Arc::new(keyring(config)?);
         let keys = keyring.fingerprints();
         tracing::info!(fingerprint = %keys.current, "passes are signed with the secret of this fingerprint");
         metrics.token_keys(&keys);
-        let identity = Identify::from_config(&config.identity, clock.clone())?;
+        let identity = Identify::from_config(&config.identity, clock.clone(), keyring.clone())?;
         let stores = stores(config, &clock, &metrics).await?;
         let flags = FeatureFlags::new(stores.flags, config.flags.virtual_queue_enabled, config.redis.on_failure);
         let flags = Arc::new(flags);
@@ -171,7 +178,9 @@ impl App {
             (None, Some(true)) => {
                 let database = Database::open(config.demo_shop.database.as_deref())?;
                 let stock = config.demo_shop.stock;
-                Shop::Demo(Data::new(ShopService::new(database, stores.stock, clock.clone(), stock)))
+                Shop::Demo(Data::new(
+                    ShopService::new(database, stores.stock, clock.clone(), stock).ids(config.identity.ids),
+                ))
             }
             (None, Some(false) | None) => Shop::None,
         };
@@ -284,7 +293,7 @@ async fn stores(config: &Config, clock: &StoreClock, metrics: &Arc<Metrics>) -> 
                 }
             }
             Ok(Stores {
-                flags: Arc::new(RedisFlagSource::new(store.masters().clone(), AUDIT_KEPT)),
+                flags: Arc::new(RedisFlagSource::new(store.masters().clone(), AUDIT_KEPT).ids(config.identity.ids)),
                 stock: Arc::new(RedisStockGate::new(
                     store.masters().clone(),
                     clock.clone(),

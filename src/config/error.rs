@@ -11,6 +11,8 @@ pub enum Origin {
     Default,
     /// What the command changes of it.
     Command(Mode),
+    /// What `identity.mode = "visitor"` changes of it.
+    VisitorMode,
     /// The file given with `--config`.
     File(PathBuf),
     /// A variable, by its name.
@@ -22,6 +24,7 @@ impl fmt::Display for Origin {
         match self {
             Self::Default => f.write_str("default"),
             Self::Command(mode) => write!(f, "default of `{}`", mode.name()),
+            Self::VisitorMode => f.write_str("default of identity.mode = \"visitor\""),
             Self::File(path) => write!(f, "{}", path.display()),
             Self::Variable(name) => write!(f, "variable {name}"),
         }

@@ -40,6 +40,18 @@ impl Layers {
         layers
     }
 
+    /// Whether anything, also an empty variable, is said about this setting.
+    pub(super) fn says(&self, key: &str) -> bool {
+        self.values.contains_key(key)
+    }
+
+    /// Lays a TOML text below: what is set already stays.
+    pub(super) fn add_toml_below(&mut self, text: &str, origin: &Origin) {
+        let set = std::mem::take(&mut self.values);
+        self.add_toml(text, origin);
+        self.values.extend(set);
+    }
+
     /// Lays a file on top.
     pub(super) fn add_file(&mut self, path: &Path) {
         let origin = Origin::File(path.to_owned());

@@ -185,6 +185,25 @@ impl Config {
         }
     }
 
+    /// What makes sense and is unwise all the same.
+    pub fn warnings(&self) -> Vec<String> {
+        let limited = self.rate_limit.enter_per_second.is_some_and(|rate| rate > 0);
+        let mut warnings = Vec::new();
+        if self.identity.mode == IdentityMode::Visitor && !limited {
+            warnings.push(
+                "rate_limit.enter_per_second: visitors are not limited, and each new cookie is a new person".to_owned(),
+            );
+        }
+        if self.identity.mode == IdentityMode::Visitor && limited && self.rate_limit.trusted_proxies.is_empty() {
+            warnings.push(
+                "rate_limit.trusted_proxies is empty: behind a proxy all visitors come from its one address and are \
+                 limited together"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+
     /// Every setting as it was read, with where it came from; secrets only as set or not.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
@@ -197,7 +216,13 @@ impl Config {
             redis: RedisConfig::read(&mut layers.section("redis")),
             queue: QueueConfig::read(&mut layers.section("queue")),
             token: TokenConfig::read(&mut layers.section("token")),
-            identity: IdentityConfig::read(&mut layers.section("identity")),
+            identity: {
+                let identity = IdentityConfig::read(&mut layers.section("identity"));
+                if identity.mode == IdentityMode::Visitor && !layers.says("rate_limit.enter_per_second") {
+                    layers.add_toml_below(RateLimitConfig::FOR_VISITORS, &Origin::VisitorMode);
+                }
+                identity
+            },
             cors: CorsConfig::read(&mut layers.section("cors")),
             rate_limit: RateLimitConfig::read(&mut layers.section("rate_limit")),
             limited_drop: LimitedDropConfig::read(&mut layers.section("limited_drop")),

@@ -36,7 +36,7 @@ pub fn configure(cfg: &mut ServiceConfig) {
 }
 
 async fn order(req: HttpRequest, body: Payload, shop: Data<ShopService>) -> Result<HttpResponse, Refused> {
-    let (drop_id, user) = (id(&req)?, buyer(&req)?);
+    let (drop_id, user) = (id(&req)?, buyer(&req, &shop)?);
     // What is in it does not matter here.
     read(body).await?;
     let order_id = shop.order(drop_id, user).await?;
@@ -44,7 +44,7 @@ async fn order(req: HttpRequest, body: Payload, shop: Data<ShopService>) -> Resu
 }
 
 async fn select_seats(req: HttpRequest, body: Payload, shop: Data<ShopService>) -> Result<HttpResponse, Refused> {
-    let (event_id, user) = (id(&req)?, buyer(&req)?);
+    let (event_id, user) = (id(&req)?, buyer(&req, &shop)?);
     let seats = seats(&read(body).await?)?;
     let until = shop.select_seats(event_id, user, seats.clone()).await?;
     let names: Vec<&str> = seats.iter().map(SeatId::as_str).collect();
@@ -52,7 +52,7 @@ async fn select_seats(req: HttpRequest, body: Payload, shop: Data<ShopService>) 
 }
 
 async fn buy_tickets(req: HttpRequest, body: Payload, shop: Data<ShopService>) -> Result<HttpResponse, Refused> {
-    let (event_id, user) = (id(&req)?, buyer(&req)?);
+    let (event_id, user) = (id(&req)?, buyer(&req, &shop)?);
     let seats = seats(&read(body).await?)?;
     let tickets = shop.buy_tickets(event_id, user, seats).await?;
     Ok(answer(StatusCode::CREATED, &json!({ "ticketIds": tickets })))
@@ -80,10 +80,10 @@ fn id(req: &HttpRequest) -> Result<u64, Refused> {
     parse_canonical_id(req.match_info().query("id")).map_err(|_| Refused::UnknownTarget)
 }
 
-fn buyer(req: &HttpRequest) -> Result<UserId, Refused> {
+fn buyer(req: &HttpRequest, shop: &ShopService) -> Result<UserId, Refused> {
     let mut ids = req.headers().get_all("x-user-id");
     match (ids.next(), ids.next()) {
-        (Some(id), None) => id.to_str().ok().and_then(|id| UserId::parse(id).ok()).ok_or(Refused::InvalidUser),
+        (Some(id), None) => id.to_str().ok().and_then(|id| shop.buyer(id)).ok_or(Refused::InvalidUser),
         _ => Err(Refused::InvalidUser),
     }
 }
@@ -139,7 +139,7 @@ impl Refused {
                 StatusCode::BAD_REQUEST,
                 "INVALID_USER_ID",
                 "Invalid user id",
-                "X-User-Id must be there once, a decimal number from 1 to 9223372036854775807",
+                "X-User-Id must be there once, an id as identity.ids says",
             ),
             Self::TooLong => Problem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,

@@ -9,7 +9,10 @@ use super::{
     seat::SeatId,
     stock_gate::{Reservation, StockGate},
 };
-use crate::{clock::StoreClock, domain::UserId};
+use crate::{
+    clock::StoreClock,
+    domain::{UserId, UserIdForm},
+};
 
 /// How long selected seats are locked: as long as a pass lives (TDD OQ3).
 pub const SEAT_LOCK: Duration = Duration::from_secs(300);
@@ -49,12 +52,24 @@ pub struct ShopService {
     gate: Arc<dyn StockGate>,
     clock: StoreClock,
     stock: u64,
+    ids: UserIdForm,
 }
 
 impl ShopService {
     /// A shop where every drop begins with `stock` pieces.
     pub fn new(database: Database, gate: Arc<dyn StockGate>, clock: StoreClock, stock: u64) -> Self {
-        Self { database, gate, clock, stock }
+        Self { database, gate, clock, stock, ids: UserIdForm::default() }
+    }
+
+    /// What the ids of buyers look like. Decimal unless set.
+    #[must_use]
+    pub fn ids(self, form: UserIdForm) -> Self {
+        Self { ids: form, ..self }
+    }
+
+    /// The buyer with this id, if it is one.
+    pub(super) fn buyer(&self, id: &str) -> Option<UserId> {
+        self.ids.parse(id).ok()
     }
 
     /// Sells one piece of a drop: the order's id. A person may order any number of times.

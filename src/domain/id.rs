@@ -28,12 +28,12 @@ pub fn parse_canonical_id(text: &str) -> Result<u64, InvalidId> {
     }
 }
 
-/// Who waits: the buyer's id, as the `X-User-Id` header brings it (TDD: FE/외부 계약).
+/// Who waits: the number of a buyer. It is the id itself, or stands for it ([`super::UserIdForm`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UserId(u64);
 
 impl UserId {
-    /// Reads a user id.
+    /// Reads a number as passes, keys and the store write it.
     ///
     /// # Errors
     /// [`InvalidId`] unless it is canonical.

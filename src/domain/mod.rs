@@ -10,6 +10,7 @@ mod position;
 mod stats;
 mod status;
 mod target;
+mod user_id_form;
 
 pub use gated_route::{GatedRoute, InvalidPattern, PassRule, RouteSegment};
 pub use id::{InvalidId, MAX_ID, UserId, parse_canonical_id};
@@ -18,3 +19,4 @@ pub use position::{Pacing, QueuePosition};
 pub use stats::{QueueStats, WAIT_UNIT_MS, WaitHistogram};
 pub use status::{EntryToken, PassClaims, QueueStatus};
 pub use target::{InvalidTarget, QueueTarget, QueueTargetType};
+pub use user_id_form::{InvalidUserId, UserIdForm};

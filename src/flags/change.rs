@@ -1,11 +1,11 @@
 //! What an operator sets: the body of `PUT /admin/flags/virtual-queue.enabled` (DESIGN 7).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::domain::{QueueTarget, UserId};
+use crate::domain::{QueueTarget, UserId, UserIdForm};
 
 /// Characters a reason may have.
 pub const MAX_REASON_CHARS: usize = 500;
@@ -18,8 +18,8 @@ pub const MAX_USERS: usize = 100_000;
 const MAX_PROBLEMS: usize = 20;
 const FIELDS: [&str; 5] = ["enabled", "rolloutPercent", "targets", "users", "reason"];
 
-/// What an operator wants the flag to be. Written as JSON in camelCase: targets `"limited-drop/42"`, users as strings,
-/// both sorted and each once.
+/// What an operator wants the flag to be. Written as JSON in camelCase: targets `"limited-drop/42"`, users as strings as
+/// they were given, both sorted and each once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FlagChange {
@@ -28,7 +28,7 @@ pub struct FlagChange {
     #[serde(serialize_with = "targets_as_text")]
     pub(super) targets: BTreeSet<QueueTarget>,
     #[serde(serialize_with = "users_as_text")]
-    pub(super) users: BTreeSet<UserId>,
+    pub(super) users: BTreeMap<UserId, String>,
     pub(super) reason: String,
 }
 
@@ -42,11 +42,12 @@ pub struct InvalidChange {
 
 impl FlagChange {
     /// Reads a PUT body: `enabled` and `reason` (not blank, at most 500 characters) are required; `rolloutPercent`
-    /// (0..=100) defaults to 100, `targets` and `users` to nobody in particular. Users may be strings or numbers.
+    /// (0..=100) defaults to 100, `targets` and `users` to nobody in particular. Users are ids of this form, as strings or
+    /// as numbers, which are their digits.
     ///
     /// # Errors
     /// [`InvalidChange`] with every problem; an unknown field is one.
-    pub fn parse(body: &[u8]) -> Result<Self, InvalidChange> {
+    pub fn parse(body: &[u8], ids: UserIdForm) -> Result<Self, InvalidChange> {
         let mut problems = Problems::default();
         match serde_json::from_slice::<Value>(body) {
             Ok(Value::Object(object)) => {
@@ -54,7 +55,7 @@ impl FlagChange {
                     let shown: String = field.chars().take(40).collect();
                     problems.add(format!("{shown:?} is not a field of a flag; {} are", FIELDS.join(", ")));
                 }
-                Self::read(&object, problems)
+                Self::read(&object, ids, problems)
             }
             Ok(_) => Err(InvalidChange { problems: vec!["the body is not a JSON object".to_owned()] }),
             Err(error) => Err(InvalidChange { problems: vec![format!("the body is not JSON: {error}")] }),
@@ -62,7 +63,11 @@ impl FlagChange {
     }
 
     /// Reads the known fields of an object; the others are the caller's business.
-    pub(super) fn read(object: &Map<String, Value>, mut problems: Problems) -> Result<Self, InvalidChange> {
+    pub(super) fn read(
+        object: &Map<String, Value>,
+        ids: UserIdForm,
+        mut problems: Problems,
+    ) -> Result<Self, InvalidChange> {
         let enabled = match object.get("enabled") {
             Some(Value::Bool(enabled)) => *enabled,
             Some(_) => problems.add_and("enabled is neither true nor false"),
@@ -80,13 +85,15 @@ impl FlagChange {
             QueueTarget::from_rule(text).map_err(|error| error.to_string())
         });
         let users = read_list(object, "users", MAX_USERS, &mut problems, |item| {
-            let user = match (item.as_str(), item.as_u64()) {
-                (Some(text), _) => UserId::parse(text),
-                (None, Some(number)) => UserId::try_from(number),
+            let text = match (item.as_str(), item.as_u64()) {
+                (Some(text), _) => text.to_owned(),
+                (None, Some(number)) => number.to_string(),
                 (None, None) => return Err("a user is an id, as text or as a number".to_owned()),
             };
-            user.map_err(|error| error.to_string())
+            let user = ids.parse(&text).map_err(|error| error.to_string())?;
+            Ok((user, text))
         });
+        let users = users.into_iter().collect();
         let reason = match object.get("reason") {
             Some(Value::String(reason)) if reason.trim().is_empty() => problems.add_and("reason is blank"),
             Some(Value::String(reason)) if reason.trim().chars().count() > MAX_REASON_CHARS => {
@@ -166,8 +173,8 @@ fn targets_as_text<S: Serializer>(targets: &BTreeSet<QueueTarget>, serializer: S
     serializer.collect_seq(targets.iter().map(|target| target.to_rule()))
 }
 
-fn users_as_text<S: Serializer>(users: &BTreeSet<UserId>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(users.iter().map(ToString::to_string))
+fn users_as_text<S: Serializer>(users: &BTreeMap<UserId, String>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(users.values())
 }
 
 #[cfg(test)]
@@ -177,7 +184,7 @@ mod tests {
     use super::*;
 
     fn parse(body: Value) -> Result<FlagChange, Vec<String>> {
-        FlagChange::parse(body.to_string().as_bytes()).map_err(|invalid| invalid.problems)
+        FlagChange::parse(body.to_string().as_bytes(), UserIdForm::Decimal).map_err(|invalid| invalid.problems)
     }
 
     #[test]
@@ -204,6 +211,20 @@ mod tests {
                 "targets": ["limited-drop/42", "ticketing-event/9"],
             })
         );
+    }
+
+    #[test]
+    fn users_of_any_form_stay_as_they_were_given() {
+        let uuid = "b6f0c1de-9d4c-4f0e-8a51-0c2b8a9f6f37";
+        let body = json!({ "enabled": true, "reason": "canary", "users": [uuid, 7, "7", "007"] });
+        let change = FlagChange::parse(body.to_string().as_bytes(), UserIdForm::Any).unwrap();
+        for id in [uuid, "7", "007"] {
+            assert!(change.users.contains_key(&UserIdForm::Any.parse(id).unwrap()), "{id}");
+        }
+        assert_eq!(change.users.len(), 3);
+        let shown = serde_json::to_vec(&change).unwrap();
+        assert_eq!(FlagChange::parse(&shown, UserIdForm::Any), Ok(change), "what is shown can be set again");
+        assert!(FlagChange::parse(&shown, UserIdForm::Decimal).is_err());
     }
 
     #[test]
@@ -263,9 +284,14 @@ mod tests {
     #[test]
     fn what_is_no_object_is_refused() {
         for body in ["", "null", "[]", "true", "{", "{\"enabled\":true,\"reason\":\"r\"} x", "\u{feff}{}"] {
-            assert_eq!(FlagChange::parse(body.as_bytes()).unwrap_err().problems.len(), 1, "{body:?}");
+            assert_eq!(
+                FlagChange::parse(body.as_bytes(), UserIdForm::Decimal).unwrap_err().problems.len(),
+                1,
+                "{body:?}"
+            );
         }
-        assert!(FlagChange::parse(&[0xff, 0xfe]).is_err());
-        assert!(FlagChange::parse("[".repeat(100_000).as_bytes()).is_err(), "depth is bounded");
+        assert!(FlagChange::parse(&[0xff, 0xfe], UserIdForm::Decimal).is_err());
+        let deep = "[".repeat(100_000);
+        assert!(FlagChange::parse(deep.as_bytes(), UserIdForm::Any).is_err(), "depth is bounded");
     }
 }

@@ -18,7 +18,10 @@ use super::{
     AuditEntry, FlagChange, FlagError, FlagRule, FlagSource, UnreadableRule,
     source::{AUDITED_BYTES, RESTORER, restored_because},
 };
-use crate::redis::{Call, Failure, Masters, breaker::State};
+use crate::{
+    domain::UserIdForm,
+    redis::{Call, Failure, Masters, breaker::State},
+};
 
 /// The rule and the audit.
 const KEYS: [&str; 2] = ["flags:virtual-queue.enabled", "flags:audit"];
@@ -50,6 +53,7 @@ pub struct RedisFlagSource {
     masters: Arc<Masters>,
     keys: &'static [&'static str; 2],
     audit_kept: usize,
+    ids: UserIdForm,
     /// The text last read and what it says: an unchanged one, and it may be long, is not read anew each second.
     last: Mutex<Option<(String, Arc<FlagRule>)>>,
 }
@@ -59,7 +63,13 @@ impl RedisFlagSource {
     /// ([`super::AUDIT_KEPT`]).
     pub fn new(masters: Arc<Masters>, audit_kept: usize) -> Self {
         let keys = if masters.have_slots() { &KEYS_OF_ONE_SLOT } else { &KEYS };
-        Self { masters, keys, audit_kept, last: Mutex::new(None) }
+        Self { masters, keys, audit_kept, ids: UserIdForm::default(), last: Mutex::new(None) }
+    }
+
+    /// What the ids of users in the rule look like. Decimal unless set.
+    #[must_use]
+    pub fn ids(self, form: UserIdForm) -> Self {
+        Self { ids: form, ..self }
     }
 
     /// Makes one call, in bounded time.
@@ -88,7 +98,7 @@ impl RedisFlagSource {
         {
             return Ok(Arc::clone(rule));
         }
-        let rule = Arc::new(FlagRule::from_stored(&text)?);
+        let rule = Arc::new(FlagRule::from_stored(&text, self.ids)?);
         *last = Some((text, Arc::clone(&rule)));
         Ok(rule)
     }

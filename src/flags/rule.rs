@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{FeatureFlagEvaluator, FlagChange, Reach, VIRTUAL_QUEUE_ENABLED, bucket::bucket, change::Problems};
-use crate::domain::{MAX_ID, QueueTarget, QueueTargetType, UserId};
+use crate::domain::{MAX_ID, QueueTarget, QueueTargetType, UserId, UserIdForm};
 
 /// A [`FlagChange`] that is in force, with its version. Its JSON is both what is stored and what the admin API shows:
 /// the change's fields after `version` and `updatedAtMs`.
@@ -61,7 +61,7 @@ impl FlagRule {
     ///
     /// # Errors
     /// [`UnreadableRule`], naming what is wrong.
-    pub(super) fn from_stored(text: &str) -> Result<Self, UnreadableRule> {
+    pub(super) fn from_stored(text: &str, ids: UserIdForm) -> Result<Self, UnreadableRule> {
         let value: Value = serde_json::from_str(text).map_err(|error| UnreadableRule(error.to_string()))?;
         let object = value.as_object().ok_or_else(|| UnreadableRule("it is not a JSON object".to_owned()))?;
         let version =
@@ -72,7 +72,7 @@ impl FlagRule {
             None | Some(Value::Null) => None,
             Some(value) => value.as_u64().or_else(|| problems.add_and("updatedAtMs is not a whole number")),
         };
-        let change = FlagChange::read(object, problems).map_err(|invalid| UnreadableRule(invalid.to_string()))?;
+        let change = FlagChange::read(object, ids, problems).map_err(|invalid| UnreadableRule(invalid.to_string()))?;
         Ok(Self { version, updated_at_ms, change, known: true })
     }
 
@@ -101,8 +101,8 @@ impl FeatureFlagEvaluator for FlagRule {
         self.concerns(target)
             && match self.change.rollout_percent {
                 100 => true,
-                0 => self.change.users.contains(&user),
-                percent => self.change.users.contains(&user) || bucket(VIRTUAL_QUEUE_ENABLED, user) < percent,
+                0 => self.change.users.contains_key(&user),
+                percent => self.change.users.contains_key(&user) || bucket(VIRTUAL_QUEUE_ENABLED, user) < percent,
             }
     }
 
@@ -142,7 +142,8 @@ mod tests {
     use super::*;
 
     fn rule(body: Value) -> FlagRule {
-        FlagRule::new(3, 1_790_000_000_000, FlagChange::parse(body.to_string().as_bytes()).unwrap())
+        let change = FlagChange::parse(body.to_string().as_bytes(), UserIdForm::Decimal);
+        FlagRule::new(3, 1_790_000_000_000, change.unwrap())
     }
 
     fn target(text: &str) -> QueueTarget {
@@ -235,9 +236,9 @@ mod tests {
         }));
         let stored = rule.to_stored();
         assert!(stored.starts_with(r#"{"version":3,"updatedAtMs":1790000000000,"enabled":true,"#), "{stored}");
-        assert_eq!(FlagRule::from_stored(&stored), Ok(rule));
+        assert_eq!(FlagRule::from_stored(&stored, UserIdForm::Decimal), Ok(rule));
         let newer = stored.replacen('{', r#"{"newField":{"a":[]},"#, 1);
-        assert!(FlagRule::from_stored(&newer).is_ok(), "what a newer release adds is no fault");
+        assert!(FlagRule::from_stored(&newer, UserIdForm::Decimal).is_ok(), "what a newer release adds is no fault");
     }
 
     #[test]
@@ -254,7 +255,7 @@ mod tests {
             (r#"{"version":1,"reason":"r"}"#, "enabled"),
             (r#"{"version":1,"enabled":true,"reason":"r","updatedAtMs":"now"}"#, "updatedAtMs"),
         ] {
-            let error = FlagRule::from_stored(text).unwrap_err().to_string();
+            let error = FlagRule::from_stored(text, UserIdForm::Decimal).unwrap_err().to_string();
             assert!(error.contains(word), "{text}: {error}");
         }
     }

@@ -266,7 +266,7 @@ mod tests {
         let flags = FeatureFlags::new(Arc::new(source), false, OnFailure::Open);
         let [older, newer] = [(4, true), (5, false)].map(|(version, enabled)| {
             let change = format!(r#"{{"enabled":{enabled},"reason":"r"}}"#);
-            Arc::new(FlagRule::new(version, 1, FlagChange::parse(change.as_bytes()).unwrap()))
+            Arc::new(FlagRule::new(version, 1, FlagChange::parse(change.as_bytes(), Default::default()).unwrap()))
         });
         flags.adopt(&newer);
         flags.adopt(&older);
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn trouble_is_news_once() {
-        let unreadable = Err(FlagError::Unreadable(FlagRule::from_stored("on").unwrap_err()));
+        let unreadable = Err(FlagError::Unreadable(FlagRule::from_stored("on", Default::default()).unwrap_err()));
         let away = Err(FlagError::Unavailable { cause: "refused".to_owned() });
         let mut trouble = Trouble::None;
         let news: Vec<_> = [&Ok(()), &unreadable, &unreadable, &away, &away, &unreadable, &Ok(()), &Ok(())]

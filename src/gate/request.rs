@@ -25,7 +25,7 @@ fn pass_cookie_prefix(kind: QueueTargetType) -> String {
 /// Who buys.
 pub(super) fn user_id(identity: &Identify, headers: &HeaderMap) -> Result<UserId, Refusal> {
     identity.user(headers).map_err(|unidentified| match unidentified {
-        Unidentified::NoUserId => Refusal::NoUser,
+        Unidentified::NoUserId(_) | Unidentified::NoVisitor | Unidentified::OtherSite => Refusal::NoUser,
         Unidentified::NoToken => Refusal::NoToken,
         Unidentified::NoKeys => Refusal::NoKeys,
     })

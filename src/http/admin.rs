@@ -125,7 +125,7 @@ pub(super) async fn put_flag(
         Ok(body) => body,
         Err(refusal) => return Ok(refusal),
     };
-    let change = FlagChange::parse(&body)?;
+    let change = FlagChange::parse(&body, state.identity.form())?;
     let rule = state.flags.put(&change, &operator.0).await?;
     Ok(fresh(&*rule))
 }

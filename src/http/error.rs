@@ -15,7 +15,7 @@ use actix_web::{
 
 use super::entry::DEGRADED;
 use crate::{
-    domain::InvalidTarget,
+    domain::{InvalidTarget, UserIdForm},
     flags::{FlagError, InvalidChange},
     identity::{self, Unidentified},
     problem::Problem,
@@ -28,8 +28,10 @@ use crate::{
 pub enum ApiError {
     /// No such target: unknown kind, an id in another spelling, or a kind that is switched off.
     UnknownTarget,
-    /// The buyer's id is missing, malformed or doubled.
-    InvalidUserId,
+    /// The buyer's id is missing, doubled or not of this form.
+    InvalidUserId(UserIdForm),
+    /// A page of another site asks for somebody who is known by a cookie only.
+    OtherSite,
     /// Buyers are known by a token, and there is no valid one.
     InvalidIdentity,
     /// Buyers are known by a token, and the keys to check it with are not there.
@@ -94,12 +96,18 @@ impl ApiError {
                 "the type is limited-drop or ticketing-event, the id a decimal number from 1 to 9223372036854775807 \
                  without sign or leading zeros",
             ),
-            Self::InvalidUserId => Problem::new(
-                StatusCode::BAD_REQUEST,
-                "INVALID_USER_ID",
-                "No valid user id",
-                "exactly one X-User-Id header is needed, a decimal number from 1 to 9223372036854775807 without sign \
-                 or leading zeros",
+            Self::InvalidUserId(form) => Problem {
+                status: StatusCode::BAD_REQUEST,
+                code: "INVALID_USER_ID",
+                title: "No valid user id",
+                detail: Cow::Owned(format!("exactly one X-User-Id header is needed, {}", form.words())),
+                retry_after: None,
+            },
+            Self::OtherSite => Problem::new(
+                StatusCode::FORBIDDEN,
+                "OTHER_SITE",
+                "Not from a page of another site",
+                "visitors are known by a cookie, which a page of another site cannot keep",
             ),
             Self::InvalidIdentity => identity::INVALID,
             Self::IdentityUnavailable => identity::UNAVAILABLE,
@@ -213,7 +221,8 @@ impl ApiError {
                 Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
             }
             Self::UnknownTarget
-            | Self::InvalidUserId
+            | Self::InvalidUserId(_)
+            | Self::OtherSite
             | Self::IdentityUnavailable
             | Self::RateLimited { .. }
             | Self::NotInQueue
@@ -281,9 +290,12 @@ impl From<InvalidTarget> for ApiError {
 impl From<Unidentified> for ApiError {
     fn from(unidentified: Unidentified) -> Self {
         match unidentified {
-            Unidentified::NoUserId => Self::InvalidUserId,
+            Unidentified::NoUserId(form) => Self::InvalidUserId(form),
             Unidentified::NoToken => Self::InvalidIdentity,
             Unidentified::NoKeys => Self::IdentityUnavailable,
+            // Who is not known has neither a place nor a pass: the page enters again.
+            Unidentified::NoVisitor => Self::NotInQueue,
+            Unidentified::OtherSite => Self::OtherSite,
         }
     }
 }

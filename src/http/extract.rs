@@ -17,7 +17,10 @@ use actix_web::{
 use futures_util::StreamExt;
 
 use super::{error::ApiError, state::HttpState};
-use crate::domain::{QueueTarget, QueueTargetType, UserId};
+use crate::{
+    domain::{QueueTarget, QueueTargetType},
+    identity::Asker,
+};
 
 /// A body may take this long to arrive, so that nobody holds a handler by dripping one.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,10 +40,10 @@ impl FromRequest for Target {
 
 /// A person and the target they ask about. The path is looked at first: of a target that does not exist nobody's id
 /// is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Caller {
     pub(super) target: QueueTarget,
-    pub(super) user: UserId,
+    pub(super) asker: Asker,
 }
 
 impl FromRequest for Caller {
@@ -48,8 +51,7 @@ impl FromRequest for Caller {
     type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let caller = read_target(request).and_then(|target| read_user(request).map(|user| Self { target, user }));
-        ready(caller)
+        ready(read_caller(request))
     }
 }
 
@@ -70,10 +72,10 @@ fn read_target(request: &HttpRequest) -> Result<QueueTarget, ApiError> {
     }
 }
 
-/// Who asks, by header or by token.
-pub(super) fn read_user(request: &HttpRequest) -> Result<UserId, ApiError> {
+fn read_caller(request: &HttpRequest) -> Result<Caller, ApiError> {
+    let target = read_target(request)?;
     let state = request.app_data::<web::Data<HttpState>>().ok_or(ApiError::Internal)?;
-    Ok(state.identity.user(request.headers())?)
+    Ok(Caller { target, asker: state.identity.polling(request.headers())? })
 }
 
 /// Reads a body to its end, at most `limit` bytes and for at most five seconds. What has no body costs nothing.

@@ -68,8 +68,9 @@ pub(super) struct TargetPath {
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "names a header for the documentation")]
 pub(super) struct UserHeader {
-    /// Who asks, exactly once: canonical decimal, 1..=9223372036854775807. Where buyers are known by tokens it counts
-    /// for nothing, and `Authorization: Bearer` is needed.
+    /// Who asks, exactly once: canonical decimal, 1..=9223372036854775807; with `identity.ids = "any"` 1 to 128 visible
+    /// ASCII characters. Where buyers are known by tokens or are anonymous visitors it counts for nothing:
+    /// `Authorization: Bearer` is needed, or the cookie `vq_visitor`, which entering sets.
     #[param(rename = "X-User-Id", pattern = "^[1-9][0-9]{0,18}$")]
     user_id: Option<String>,
 }

@@ -2,17 +2,22 @@
 //!
 //! Here: from a request to the service and from its answer to a response. Not here: any decision about a queue.
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{
+    HttpRequest, HttpResponse, ResponseError,
+    http::header::{HeaderValue, SET_COOKIE},
+    web,
+};
 
 use super::{
     entry,
     error::ApiError,
-    extract::{Caller, Target, read_body, read_user},
+    extract::{Caller, Target, read_body},
     openapi::{TargetPath, UserHeader},
     state::HttpState,
 };
 use crate::{
     domain::QueueTarget,
+    identity::Unidentified,
     service::{Answer, QueueError},
 };
 
@@ -28,6 +33,7 @@ const MAX_IGNORED_BYTES: usize = 8 * 1024;
             headers(("X-Virtual-Queue-Degraded" = Option<String>, description = "`redis`: answered without the store."))),
         (status = 400, description = "`INVALID_USER_ID`, `BAD_REQUEST`"),
         (status = 401, description = "`INVALID_IDENTITY`: where buyers are known by tokens."),
+        (status = 403, description = "`OTHER_SITE`: where visitors are known by a cookie, from a page of another site."),
         (status = 404, description = "`UNKNOWN_TARGET`"),
         (status = 413, description = "`PAYLOAD_TOO_LARGE`: a body is ignored, up to 8 KB."),
         (status = 429, description = "`QUEUE_FULL`, `TOO_MANY_TARGETS`, `RATE_LIMITED`"),
@@ -44,12 +50,14 @@ pub(super) async fn enter(
     if let Some(limit) = &state.enter_limit {
         limit.check(&request)?;
     }
-    let user = read_user(&request)?;
+    let asker = state.identity.entering(request.headers())?;
     // Nothing in a body matters, but unread it would end the connection after every answer.
     if let Err(refusal) = read_body(&request, payload, MAX_IGNORED_BYTES).await {
         return Ok(refusal);
     }
-    respond(&state, target.0, state.service.enter(target.0, user).await)
+    let answer = respond(&state, target.0, state.service.enter(target.0, asker.user).await);
+    // A refusal, too, may come to somebody whom the store has taken in.
+    Ok(remembered(answer.unwrap_or_else(|error| error.error_response()), asker.cookie))
 }
 
 /// Poll: where the person stands now. Keeps the place alive, and collects the pass once the turn has come.
@@ -66,7 +74,8 @@ pub(super) async fn enter(
     )
 )]
 pub(super) async fn poll(state: web::Data<HttpState>, caller: Caller) -> Result<HttpResponse, ApiError> {
-    respond(&state, caller.target, state.service.status(caller.target, caller.user).await)
+    let answer = state.service.status(caller.target, caller.asker.user).await;
+    Ok(remembered(respond(&state, caller.target, answer)?, caller.asker.cookie))
 }
 
 /// Leave: gives up the place, or the live pass, which buys nothing from then on.
@@ -82,9 +91,18 @@ pub(super) async fn poll(state: web::Data<HttpState>, caller: Caller) -> Result<
         (status = 503, description = "`STORE_UNAVAILABLE`, `IDENTITY_UNAVAILABLE`"),
     )
 )]
-pub(super) async fn leave(state: web::Data<HttpState>, caller: Caller) -> Result<HttpResponse, ApiError> {
-    let left = state.service.leave(caller.target, caller.user).await?;
-    Ok(entry::left(caller.target, left.degraded, state.options.cookie))
+pub(super) async fn leave(
+    state: web::Data<HttpState>,
+    target: Target,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let degraded = match state.identity.user(request.headers()) {
+        Ok(user) => state.service.leave(target.0, user).await?.degraded,
+        // Who is not known is not in the queue.
+        Err(Unidentified::NoVisitor) => false,
+        Err(unidentified) => return Err(unidentified.into()),
+    };
+    Ok(entry::left(target.0, degraded, state.options.cookie))
 }
 
 /// The books of a target, the same on every replica. Zeros for a target nobody uses.
@@ -100,6 +118,14 @@ pub(super) async fn leave(state: web::Data<HttpState>, caller: Caller) -> Result
 pub(super) async fn stats(state: web::Data<HttpState>, target: Target) -> Result<HttpResponse, ApiError> {
     let stats = state.service.stats(target.0).await?;
     Ok(entry::stats(&stats))
+}
+
+/// An answer that its browser is to remember something of.
+fn remembered(mut response: HttpResponse, cookie: Option<HeaderValue>) -> HttpResponse {
+    if let Some(cookie) = cookie {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    response
 }
 
 fn respond(

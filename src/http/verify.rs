@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     config::TokenConfig,
-    domain::{QueueTarget, UserId},
+    domain::QueueTarget,
     gate::{Claim, Verdict},
     problem::Problem,
     store::Settlement,
@@ -98,7 +98,7 @@ async fn answer(state: &HttpState, original: &Original, headers: &HeaderMap, yes
     let mut response = HttpResponse::build(yes);
     response.insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store")));
     if let Some(passage) = passage {
-        response.insert_header((USER, passage.user.to_string()));
+        response.insert_header((USER, state.identity.name_for_shop(headers, passage.user)));
         response.insert_header((TARGET, passage.target.to_string()));
         if let Some(claim) = passage.claim {
             response.insert_header((CLAIM, claim.to_string()));
@@ -179,7 +179,7 @@ pub(super) async fn settle(
     let said: SettlementRequest = serde_json::from_slice(&body).map_err(|_| ApiError::BadRequest)?;
     let target = QueueTarget::from_label(&said.target).or_else(|_| QueueTarget::from_rule(&said.target));
     let target = target.map_err(|_| ApiError::BadRequest)?;
-    let user = UserId::parse(&said.user_id).map_err(|_| ApiError::BadRequest)?;
+    let user = state.identity.form().parse(&said.user_id).map_err(|_| ApiError::BadRequest)?;
     let claim: Claim = said.claim.parse().map_err(|_| ApiError::BadRequest)?;
     // No pass of ours ends later, however long passes lived when it was given out. A later one would be believed: this
     // person's next pass would have to outlive it.

@@ -6,7 +6,10 @@ use jsonwebtoken::{Header, decode, decode_header};
 use serde_json::{Map, Value};
 
 use super::keys::Key;
-use crate::{config::IdentityConfig, domain::UserId};
+use crate::{
+    config::IdentityConfig,
+    domain::{UserId, UserIdForm},
+};
 
 /// Why a token is refused, for the log: never anything of the token.
 pub(super) type Why = &'static str;
@@ -29,8 +32,8 @@ impl Rules {
         }
     }
 
-    /// Checks the signature, then the claims, at this time.
-    pub(super) fn check(&self, token: &str, key: &Key, now_ms: u64) -> Result<UserId, Why> {
+    /// Checks the signature, then the claims, at this time: who it is, and the id as the token writes it.
+    pub(super) fn check(&self, token: &str, key: &Key, now_ms: u64, form: UserIdForm) -> Result<(UserId, String), Why> {
         let claims = decode::<Map<String, Value>>(token, key.verifying(), key.signature_alone())
             .map_err(|_| "its signature does not hold")?
             .claims;
@@ -48,7 +51,7 @@ impl Rules {
         if self.audience.as_ref().is_some_and(|audience| !is_for(claims.get("aud"), audience)) {
             return Err("aud is another");
         }
-        user(claims.get(&self.claim))
+        user(claims.get(&self.claim), form)
     }
 }
 
@@ -72,12 +75,13 @@ fn is_for(claim: Option<&Value>, audience: &str) -> bool {
     }
 }
 
-/// An id in its only spelling, or as a whole number. `42.0` is neither.
-fn user(claim: Option<&Value>) -> Result<UserId, Why> {
+/// An id as a text, or as a whole number, which is its digits. `42.0` is neither.
+fn user(claim: Option<&Value>, form: UserIdForm) -> Result<(UserId, String), Why> {
     let id = match claim {
-        Some(Value::String(text)) => UserId::parse(text).ok(),
-        Some(Value::Number(number)) => number.as_u64().and_then(|id| UserId::try_from(id).ok()),
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(Value::Number(number)) => number.as_u64().map(|id| id.to_string()),
         _ => None,
     };
-    id.ok_or("the claim with the id is missing, or no id")
+    let read = id.and_then(|id| Some((form.parse(&id).ok()?, id)));
+    read.ok_or("the claim with the id is missing, or no id")
 }

@@ -18,7 +18,7 @@ pub(super) const MIN_SECRET_BYTES: usize = 32;
 /// No pass is longer: two ids and an expiry of 19 digits each, the longest kind, and the signature.
 const MAX_PASS_BYTES: usize = 160;
 
-/// What is signed for a fingerprint: no pass has this payload.
+/// What is signed for a fingerprint: neither a pass nor a visitor has this payload.
 const FINGERPRINTED: &[u8] = b"virtual-queue fingerprint";
 
 /// A secret that could be guessed.
@@ -64,7 +64,12 @@ impl Keyring {
         }
     }
 
-    fn is_genuine(&self, payload: &[u8], tag: &[u8; 32]) -> bool {
+    /// The current secret's signature.
+    pub(super) fn sign(&self, payload: &[u8]) -> [u8; 32] {
+        self.current.clone().chain_update(payload).finalize().into_bytes().into()
+    }
+
+    pub(super) fn is_genuine(&self, payload: &[u8], tag: &[u8; 32]) -> bool {
         let mut genuine = Choice::from(0);
         for key in std::iter::once(&self.current).chain(&self.also_accepted) {
             genuine |= key.clone().chain_update(payload).finalize().into_bytes()[..].ct_eq(tag);
@@ -92,7 +97,7 @@ impl Keyring {
 impl EntryTokenIssuer for Keyring {
     fn mint(&self, target: QueueTarget, user: UserId, expires_at: u64) -> EntryToken {
         let payload = payload::write(&PassClaims { target, user, expires_at });
-        let tag = self.current.clone().chain_update(payload.as_bytes()).finalize().into_bytes();
+        let tag = self.sign(payload.as_bytes());
         EntryToken::new(encode(payload.as_bytes(), &tag), expires_at)
     }
 }

@@ -1,14 +1,16 @@
 //! The pass: what is signed, with what, and how it is checked (TDD: Security Information; DESIGN 4 "Pass").
 //!
-//! Here: the text of a pass, the keys, signing and verifying. Not here: whether a pass was already used, that is the
+//! Here: the text of a pass, the keys, signing and verifying; and the same for who an anonymous visitor is. Not here: whether a pass was already used, that is the
 //! store's to know ([`crate::store`]); nor where a pass travels in a request ([`crate::gate`]).
 
 mod fingerprint;
 mod keyring;
 mod payload;
+mod visitor;
 
 pub use fingerprint::{Fingerprint, KeyFingerprints};
 pub use keyring::{Keyring, WeakSecret};
+pub use visitor::Visitor;
 
 use crate::domain::{EntryToken, PassClaims, QueueTarget, UserId};
 

@@ -44,9 +44,18 @@ impl Issuer {
         self.token_until(user, StoreClock::system().now_seconds() + 600)
     }
 
+    /// Of somebody whose id is a text.
+    pub(crate) fn token_for(&self, id: &str) -> String {
+        self.sign(&json!({ "sub": id, "exp": StoreClock::system().now_seconds() + 600 }))
+    }
+
     fn token_until(&self, user: u64, exp: u64) -> String {
+        self.sign(&json!({ "sub": user.to_string(), "exp": exp }))
+    }
+
+    fn sign(&self, claims: &Value) -> String {
         let header = Header { kid: Some(self.name.to_owned()), ..Header::new(Algorithm::ES256) };
-        encode(&header, &json!({ "sub": user.to_string(), "exp": exp }), &self.key).unwrap()
+        encode(&header, claims, &self.key).unwrap()
     }
 
     pub(crate) fn jwks(&self) -> String {

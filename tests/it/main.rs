@@ -48,5 +48,7 @@ mod stand;
 mod store_contract;
 mod store_model;
 mod switching;
+mod text_ids;
 mod upstream;
+mod visitors;
 mod wire;

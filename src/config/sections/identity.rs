@@ -2,17 +2,22 @@ use std::{net::IpAddr, path::PathBuf};
 
 use actix_web::http::Uri;
 
-use crate::config::{
-    error::Problems,
-    layers::SectionReader,
-    value::{Raw, Value, one_of},
+use crate::{
+    config::{
+        error::Problems,
+        layers::SectionReader,
+        value::{Raw, Value, one_of},
+    },
+    domain::UserIdForm,
 };
 
 /// How buyers are known.
 #[derive(Debug, Clone)]
 pub struct IdentityConfig {
-    /// By a header that is believed, or by a token that is checked.
+    /// By a header that is believed, by a token that is checked, or by a cookie of ours.
     pub mode: IdentityMode,
+    /// What the ids in headers and tokens look like.
+    pub ids: UserIdForm,
     /// How tokens may be signed.
     pub jwt_algorithms: Vec<JwtAlgorithm>,
     /// A public key in PEM, a JWKS document, or the secret for HS256.
@@ -37,6 +42,8 @@ pub enum IdentityMode {
     Header,
     /// By the token in `Authorization: Bearer`.
     Jwt,
+    /// By a cookie that we set: nobody logs in before the queue.
+    Visitor,
 }
 
 /// How a token may be signed.
@@ -65,6 +72,7 @@ impl IdentityConfig {
     pub(in crate::config) fn read(section: &mut SectionReader<'_>) -> Self {
         Self {
             mode: section.get("mode"),
+            ids: section.get("ids"),
             jwt_algorithms: section.get("jwt_algorithms"),
             jwt_key_file: section.optional("jwt_key_file"),
             jwks_url: section.optional("jwks_url"),
@@ -77,7 +85,7 @@ impl IdentityConfig {
 
     pub(in crate::config) fn validate(&self, problems: &mut Problems) {
         match self.mode {
-            IdentityMode::Header => {
+            IdentityMode::Header | IdentityMode::Visitor => {
                 // Whoever sets these believes that tokens are checked.
                 for (key, is_set) in [
                     ("identity.jwt_key_file", self.jwt_key_file.is_some()),
@@ -91,6 +99,10 @@ impl IdentityConfig {
                 }
             }
             IdentityMode::Jwt => self.validate_jwt(problems),
+        }
+        if self.mode == IdentityMode::Visitor && self.ids != UserIdForm::Decimal {
+            problems
+                .add("identity.ids", "must be \"decimal\" while identity.mode is \"visitor\": visitors are numbers");
         }
     }
 
@@ -164,13 +176,27 @@ fn is_inside(host: &str) -> bool {
 
 impl Value for IdentityMode {
     fn parse(raw: &Raw) -> Result<Self, String> {
-        one_of(raw, &[("header", Self::Header), ("jwt", Self::Jwt)])
+        one_of(raw, &[("header", Self::Header), ("jwt", Self::Jwt), ("visitor", Self::Visitor)])
     }
 
     fn shown(&self) -> String {
         match self {
             Self::Header => "\"header\"".to_owned(),
             Self::Jwt => "\"jwt\"".to_owned(),
+            Self::Visitor => "\"visitor\"".to_owned(),
+        }
+    }
+}
+
+impl Value for UserIdForm {
+    fn parse(raw: &Raw) -> Result<Self, String> {
+        one_of(raw, &[("decimal", Self::Decimal), ("any", Self::Any)])
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Decimal => "\"decimal\"".to_owned(),
+            Self::Any => "\"any\"".to_owned(),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::config::{
 /// How often one address may enter.
 #[derive(Debug, Clone)]
 pub struct RateLimitConfig {
-    /// Enters a second; none: no limit.
+    /// Enters a second; none and 0: no limit.
     pub enter_per_second: Option<u32>,
     /// Enters at once; none: as many as in a second.
     pub enter_burst: Option<u32>,
@@ -18,6 +18,10 @@ pub struct RateLimitConfig {
 }
 
 impl RateLimitConfig {
+    /// What is set while buyers are anonymous visitors and nobody sets it: a new cookie is a new person, so something must
+    /// count, and the address is all there is.
+    pub(in crate::config) const FOR_VISITORS: &str = "rate_limit.enter_per_second = 20\nrate_limit.enter_burst = 200";
+
     pub(in crate::config) fn read(section: &mut SectionReader<'_>) -> Self {
         Self {
             enter_per_second: section.optional("enter_per_second"),
@@ -28,11 +32,11 @@ impl RateLimitConfig {
 
     pub(in crate::config) fn validate(&self, problems: &mut Problems) {
         if let Some(rate) = self.enter_per_second {
-            problems.check_range("rate_limit.enter_per_second", rate.into(), 1..=1_000_000);
+            problems.check_range("rate_limit.enter_per_second", rate.into(), 0..=1_000_000);
         }
         if let Some(burst) = self.enter_burst {
             problems.check_range("rate_limit.enter_burst", burst.into(), 1..=1_000_000);
-            if self.enter_per_second.is_none() {
+            if matches!(self.enter_per_second, None | Some(0)) {
                 problems.add("rate_limit.enter_burst", "means nothing without rate_limit.enter_per_second");
             }
         }

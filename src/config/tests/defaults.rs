@@ -25,7 +25,7 @@ fn the_default_file_holds_the_documented_defaults() {
     assert!(token.secret.is_none() && token.also_accepted.is_empty());
     assert_eq!((token.ttl_seconds, token.single_use, token.cookie), (300, true, false));
     let identity = &config.identity;
-    assert_eq!(identity.mode, IdentityMode::Header);
+    assert_eq!((identity.mode, identity.ids), (IdentityMode::Header, crate::domain::UserIdForm::Decimal));
     assert_eq!(identity.jwt_algorithms, [JwtAlgorithm::Rs256, JwtAlgorithm::Es256]);
     assert_eq!((&identity.jwt_key_file, &identity.jwks_url), (&None, &None));
     assert_eq!((identity.jwt_claim.as_str(), identity.jwt_leeway_seconds), ("sub", 30));

@@ -31,7 +31,19 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
             "queue.idle_ttl_seconds: must be at least 70, queue.heartbeat_timeout_seconds and \
              queue.heartbeat_slack_seconds, not 69: a target would be forgotten before the people in it",
         ),
-        ("queue.heartbeat_slack_seconds = 3601", "queue.heartbeat_slack_seconds: must be from 0 to 3600, not 3601"),
+        (
+            "queue.heartbeat_slack_seconds = 3601\nqueue.idle_ttl_seconds = 4000",
+            "queue.heartbeat_slack_seconds: must be from 0 to 3600, not 3601",
+        ),
+        ("identity.ids = 'uuid'", "identity.ids: must be \"decimal\" or \"any\", not \"uuid\""),
+        (
+            "identity.mode = 'visitor'\nidentity.ids = 'any'",
+            "identity.ids: must be \"decimal\" while identity.mode is \"visitor\": visitors are numbers",
+        ),
+        (
+            "identity.mode = 'visitor'\nidentity.jwt_issuer = 'a'",
+            "identity.jwt_issuer: means nothing unless identity.mode is \"jwt\"",
+        ),
         ("token.ttl_seconds = 0", "token.ttl_seconds: must be from 1 to 86400, not 0"),
         ("token.single_use = 1", "token.single_use: must be true or false, not 1"),
         ("redis.pool_size = 0", "redis.pool_size: must be from 1 to 1000, not 0"),
@@ -141,7 +153,7 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
             "log.level: must be off, error, warn, info, debug, trace, or a filter such as info,virtual_queue=debug, \
              not \"info,nonsense=\"",
         ),
-        ("identity.mode = 'token'", "identity.mode: must be \"header\" or \"jwt\", not \"token\""),
+        ("identity.mode = 'token'", "identity.mode: must be \"header\" or \"jwt\" or \"visitor\", not \"token\""),
         ("identity.jwks_url = 'https://a/b'", "identity.jwks_url: means nothing unless identity.mode is \"jwt\""),
         ("identity.jwt_key_file = 'a'", "identity.jwt_key_file: means nothing unless identity.mode is \"jwt\""),
         ("identity.mode = 'jwt'", "identity.jwt_key_file: must be set with jwt, or identity.jwks_url"),
@@ -187,7 +199,14 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
             "cors.allowed_origins: must be origins as browsers write them, such as \"https://shop.example.com\": small \
              letters, no path, no \"/\" at the end, no default port, no *; not \"*\"",
         ),
-        ("rate_limit.enter_per_second = 0", "rate_limit.enter_per_second: must be from 1 to 1000000, not 0"),
+        (
+            "rate_limit.enter_per_second = 1000001",
+            "rate_limit.enter_per_second: must be from 0 to 1000000, not 1000001",
+        ),
+        (
+            "rate_limit.enter_per_second = 0\nrate_limit.enter_burst = 5",
+            "rate_limit.enter_burst: means nothing without rate_limit.enter_per_second",
+        ),
         ("rate_limit.enter_burst = 5", "rate_limit.enter_burst: means nothing without rate_limit.enter_per_second"),
         (
             "rate_limit.trusted_proxies = ['10.0.0.0/33']",

@@ -123,3 +123,25 @@ fn a_proxy_is_trusted_by_its_network_or_its_address() {
     let shown: Vec<String> = config.rate_limit.trusted_proxies.iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["10.0.0.0/8", "::1/128"]);
 }
+
+#[test]
+fn visitors_are_limited_by_address_unless_somebody_says_otherwise() {
+    let limits = |more: &str, env: &[(&str, &str)]| {
+        let config = load(&format!("[identity]\nmode = 'visitor'\n{more}"), env).expect("good");
+        let setting = config.settings().iter().find(|setting| setting.key == "rate_limit.enter_per_second").unwrap();
+        let origin = setting.origin.as_ref().map(ToString::to_string);
+        let limit = &config.rate_limit;
+        (limit.enter_per_second, limit.enter_burst, origin.unwrap_or_default(), config.warnings().len())
+    };
+    let by_mode = || "default of identity.mode = \"visitor\"".to_owned();
+    assert_eq!(limits("", &[]), (Some(20), Some(200), by_mode(), 1));
+    assert_eq!(limits("[rate_limit]\ntrusted_proxies = ['10.0.0.0/8']", &[]), (Some(20), Some(200), by_mode(), 0));
+    assert_eq!(limits("[rate_limit]\nenter_burst = 7", &[]), (Some(20), Some(7), by_mode(), 1));
+    let (rate, burst, ..) = limits("[rate_limit]\nenter_per_second = 5", &[]);
+    assert_eq!((rate, burst), (Some(5), None), "the burst is the rate's own");
+    assert_eq!(limits("[rate_limit]\nenter_per_second = 0", &[]).0, Some(0));
+    let unset = limits("", &[("VQ_RATE_LIMIT__ENTER_PER_SECOND", "")]);
+    assert_eq!((unset.0, unset.1, unset.3), (None, None, 1), "an empty variable takes it back, and that is warned of");
+    let config = load("", &[]).expect("good");
+    assert_eq!((config.rate_limit.enter_per_second, config.warnings().len()), (None, 0));
+}

@@ -39,7 +39,10 @@ async fn keeps_the_contract(source: &dyn FlagSource) {
     assert_eq!(source.audit(0).await.unwrap(), []);
 
     let many = json!({"enabled": true, "reason": "many", "users": (1..=10_000).collect::<Vec<_>>()});
-    let many = source.put(&FlagChange::parse(many.to_string().as_bytes()).unwrap(), "kim", 0).await.unwrap();
+    let many = source
+        .put(&FlagChange::parse(many.to_string().as_bytes(), Default::default()).unwrap(), "kim", 0)
+        .await
+        .unwrap();
     assert_eq!(source.read().await.unwrap(), Some(Arc::clone(&many)));
     let bytes = many.to_stored().len();
     assert_eq!(source.audit(1).await.unwrap()[0].new, Some(json!({"version": LATE + 3, "omittedBytes": bytes})));

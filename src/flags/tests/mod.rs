@@ -30,7 +30,8 @@ const LATE: u64 = 100_000_000_000_000;
 const BOUND: Duration = Duration::from_secs(3);
 
 fn change(enabled: bool, reason: &str) -> FlagChange {
-    FlagChange::parse(json!({"enabled": enabled, "reason": reason}).to_string().as_bytes()).unwrap()
+    let body = json!({"enabled": enabled, "reason": reason}).to_string();
+    FlagChange::parse(body.as_bytes(), Default::default()).unwrap()
 }
 
 impl TestServer {

@@ -87,7 +87,7 @@ async fn while_it_is_unknown_it_is_off_only_where_doors_open_in_doubt_and_the_de
 
 #[tokio::test]
 async fn what_is_no_rule_tells_nobody_whether_it_is_on() {
-    let rubbish = FlagError::from(FlagRule::from_stored("on").unwrap_err());
+    let rubbish = FlagError::from(FlagRule::from_stored("on", Default::default()).unwrap_err());
     let flags = FeatureFlags::new(Told::source(false, [Err(rubbish)]), false, OnFailure::Closed);
     flags.first_read().await;
     assert_eq!(holds(&flags), (true, false));

@@ -6,8 +6,10 @@ use super::*;
 fn table() -> Vec<(ApiError, u16, &'static str, Option<&'static str>)> {
     vec![
         (ApiError::UnknownTarget, 404, "UNKNOWN_TARGET", None),
-        (ApiError::InvalidUserId, 400, "INVALID_USER_ID", None),
-        (Unidentified::NoUserId.into(), 400, "INVALID_USER_ID", None),
+        (ApiError::InvalidUserId(UserIdForm::Decimal), 400, "INVALID_USER_ID", None),
+        (Unidentified::NoUserId(UserIdForm::Any).into(), 400, "INVALID_USER_ID", None),
+        (Unidentified::NoVisitor.into(), 404, "NOT_IN_QUEUE", None),
+        (Unidentified::OtherSite.into(), 403, "OTHER_SITE", None),
         (Unidentified::NoToken.into(), 401, "INVALID_IDENTITY", None),
         (Unidentified::NoKeys.into(), 503, "IDENTITY_UNAVAILABLE", Some("1")),
         (ApiError::RateLimited { retry_after: 3 }, 429, "RATE_LIMITED", Some("3")),

@@ -1,7 +1,9 @@
 //! Which tokens are believed, and which are not.
 
+mod any;
 mod files;
 mod signer;
+mod visitors;
 
 use std::time::Duration;
 
@@ -25,7 +27,8 @@ fn config() -> IdentityConfig {
 
 fn identify(keys: KeySet, config: &IdentityConfig) -> Identify {
     let clock = StoreClock::new(FakeClock::at(NOW * 1000 + 500));
-    Identify(Source::Token(Arc::new(Tokens { rules: Rules::from_config(config), keys: Keys::Fixed(keys), clock })))
+    let tokens = Tokens { rules: Rules::from_config(config), keys: Keys::Fixed(keys), clock };
+    Identify { source: Source::Token(Arc::new(tokens)), form: config.ids }
 }
 
 fn by_pem(signer: &Signer) -> Identify {

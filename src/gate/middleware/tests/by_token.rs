@@ -16,7 +16,7 @@ fn doors_by_token(flags: Arc<dyn FeatureFlagEvaluator>) -> (Doors, String) {
     };
     let clock = StoreClock::new(FakeClock::at(NOW * 1000));
     let mut doors = Doors::with_flags(flags);
-    doors.gate = doors.gate.identity(Identify::from_config(&config, clock).unwrap());
+    doors.gate = doors.gate.identity(Identify::from_config(&config, clock, Arc::new(Keyring::random())).unwrap());
     let claims = serde_json::json!({ "sub": 7, "exp": NOW + 60 });
     let key = jsonwebtoken::EncodingKey::from_secret(SECRET).unwrap();
     let token = jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).unwrap();
