@@ -145,6 +145,18 @@ impl Server {
     /// Freezes: connections stay open and nothing answers.
     pub(crate) fn stop(&self) {
         self.signal("-STOP");
+        // One thread takes the signal, and only then do the others stop: on a busy machine they go on answering until then.
+        while !self.is_stopped() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it is there");
+        threads.flatten().all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+        })
     }
 
     /// Thaws.
