@@ -6,6 +6,7 @@ mod descriptors;
 mod key_watch;
 mod listen;
 mod signals;
+mod watched;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -101,9 +102,11 @@ pub struct Addresses {
 /// [`StartError`], or what `started` says.
 pub fn run(config: &Config, started: impl FnOnce(&Addresses) -> io::Result<()>) -> io::Result<()> {
     actix_rt::System::new().block_on(async {
+        // Who reads where it listens may end it at once.
+        let signals = Signals::listen()?;
         let app = App::start(config).await.map_err(io::Error::other)?;
         started(app.addresses())?;
-        app.run_until_signal().await
+        app.run_until(signals).await
     })
 }
 
@@ -233,7 +236,11 @@ impl App {
     /// # Errors
     /// When the signals cannot be listened for.
     pub async fn run_until_signal(self) -> io::Result<()> {
-        let mut signals = Signals::listen()?;
+        let signals = Signals::listen()?;
+        self.run_until(signals).await
+    }
+
+    async fn run_until(self, mut signals: Signals) -> io::Result<()> {
         let signal = signals.next().await;
         tracing::info!(signal, "ending: running requests get their time");
         self.lifecycle.draining();

@@ -5,7 +5,7 @@ use std::{
     future::ready,
     io,
     net::{Shutdown, SocketAddr, TcpListener, TcpStream as StdTcpStream, ToSocketAddrs},
-    os::fd::OwnedFd,
+    os::fd::{AsRawFd, OwnedFd, RawFd},
     time::Duration,
 };
 
@@ -22,7 +22,7 @@ use actix_web::{
 };
 use rustix::io::Errno;
 
-use super::{Addresses, StartError, descriptors};
+use super::{Addresses, StartError, descriptors, watched::until_unwatched};
 use crate::{
     config::{Config, ServerConfig},
     demo_shop::{self, ShopService},
@@ -56,6 +56,8 @@ const SEND_BUFFER: u32 = 256 * 1024;
 pub(super) struct Listening {
     /// Our own hold on its sockets.
     sockets: Vec<StdTcpStream>,
+    /// The same sockets, as the thread that takes connections holds them.
+    watched: Vec<RawFd>,
     handle: ServerHandle,
     server: JoinHandle<io::Result<()>>,
 }
@@ -68,6 +70,7 @@ impl Listening {
     pub(super) async fn end(&self, gate: &EntryTokenGate) {
         // Else the server would wonder what has become of its sockets.
         self.handle.pause().await;
+        until_unwatched(&self.watched).await;
         for socket in &self.sockets {
             // Where the system does not do that with a socket that listens, stopping does.
             let _ = socket.shutdown(Shutdown::Both);
@@ -159,10 +162,11 @@ where
         // Begins later than the time of all, which is over first.
         .shutdown_timeout(config.shutdown_grace_seconds);
     let ending = builder.graceful_shutdown_signal();
-    let mut sockets = Vec::new();
+    let (mut sockets, mut watched) = (Vec::new(), Vec::new());
     for listener in listeners {
         let address = listener.local_addr()?;
         sockets.push(OwnedFd::from(listener.try_clone()?).into());
+        watched.push(listener.as_raw_fd());
         let (app, ending) = (app.clone(), ending.clone());
         builder = builder.listen(format!("http {address}"), listener, move || {
             let ending = ending.clone();
@@ -188,7 +192,7 @@ where
         })?;
     }
     let server = builder.run();
-    Ok(Listening { sockets, handle: server.handle(), server: actix_rt::spawn(server) })
+    Ok(Listening { sockets, watched, handle: server.handle(), server: actix_rt::spawn(server) })
 }
 
 /// Sockets that listen at every address of the host.

@@ -19,6 +19,11 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoAnswerFromShop;
 
+/// Put into a response's extensions by who calls the shop when the shop decided and its answer cannot be handed on: the
+/// purchase is settled by this status, and not by the response's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShopsStatus(pub StatusCode);
+
 /// What single use needs. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct SingleUse {

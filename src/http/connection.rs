@@ -3,20 +3,27 @@
 //! actix-http limits how long the head of a connection's *first* request takes, and how long a connection is unused. A
 //! second head may drip for ever, and so may an answer that nobody takes. Here both come to an end. How long a body may
 //! take is for those to say who read it.
+//!
+//! Of requests that come before the last is answered (pipelining), each is given to actix by itself: see `framing`.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     future::Future,
     io,
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use actix_rt::net::TcpStream;
 use actix_web::{
     body::{BodySize, MessageBody},
+    dev::RequestHead,
+    http::{
+        Method,
+        header::{self, HeaderValue},
+    },
     web::Bytes,
 };
 use pin_project_lite::pin_project;
@@ -24,6 +31,17 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Sleep, sleep},
 };
+
+use super::framing::{Body, Framing};
+
+/// Bytes that may wait for an answer before them.
+const MOST_HELD: usize = 64 * 1024;
+
+/// Turns that the server gets before a request is answered whose body it has not looked for. It looks in its next turn.
+const MOST_TURNS: usize = 4;
+
+/// What one look at the socket takes of them.
+const PIECE: usize = 2 * 1024;
 
 /// How long clients may take.
 #[derive(Debug, Clone, Copy)]
@@ -36,73 +54,185 @@ pub struct ClientLimits {
     pub stall: Duration,
 }
 
-/// A client's connection that ends in an error where the client is too slow.
+/// A client's connection that ends in an error where the client is too slow, and gives the server one request at a time.
 pub struct ClientStream {
     tcp: TcpStream,
     limits: ClientLimits,
     under_way: UnderWay,
-    /// How many requests had begun when this was last read from: a quick one begins and ends between two looks.
-    begun: u64,
-    head: Option<Head>,
+    /// What came, and may not go on yet.
+    held: Vec<u8>,
+    /// The client sends no more.
+    ended: bool,
+    late: Option<Late>,
     stall: Option<Pin<Box<Sleep>>>,
+}
+
+/// By when what has begun must have come.
+struct Late {
+    /// A head, or else what stands between two requests.
+    is_head: bool,
+    /// The request that it is about.
+    request: u64,
+    over: Pin<Box<Sleep>>,
 }
 
 impl ClientStream {
     /// A new connection.
     pub fn new(tcp: TcpStream, limits: ClientLimits) -> Self {
-        Self { tcp, limits, under_way: UnderWay::default(), begun: 0, head: None, stall: None }
+        let under_way = UnderWay::default();
+        Self { tcp, limits, under_way, held: Vec::new(), ended: false, late: None, stall: None }
     }
 
-    /// Whether a request is under way: to be told by the middleware, as data of the connection.
+    /// The requests of this connection: to be told by the middleware, as data of the connection.
     pub fn under_way(&self) -> UnderWay {
         self.under_way.clone()
     }
+
+    /// Reads what may go on. Nothing was read, and it is not pending: the client sends no more.
+    fn poll_pass(&mut self, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.under_way.0.looked.set(true);
+        let before = into.filled().len();
+        let fits = self.held.len().min(into.remaining());
+        let behind = self.held.split_off(fits);
+        into.put_slice(&self.held);
+        let (mut passed, mut read) = (0, Poll::Ready(Ok(())));
+        let mut all = fits;
+        loop {
+            let must = self.ended || into.remaining() == 0;
+            passed += self.under_way.0.framing.borrow_mut().pass(&mut into.filled_mut()[before + passed..], must);
+            if passed > 0 || must {
+                break;
+            }
+            read = Pin::new(&mut self.tcp).poll_read(context, into);
+            if !matches!(read, Poll::Ready(Ok(()))) {
+                break;
+            }
+            self.ended = into.filled().len() == before + all;
+            all = into.filled().len() - before;
+        }
+        self.held.clear();
+        self.held.extend_from_slice(&into.filled()[before + passed..]);
+        self.held.extend_from_slice(&behind);
+        into.set_filled(before + passed);
+        if passed > 0 { Poll::Ready(Ok(())) } else { read }
+    }
+
+    /// Nothing may go on. Yet a client that goes away is noticed.
+    fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut piece = [0; PIECE];
+        while !self.ended && self.held.len() < MOST_HELD {
+            let mut read = ReadBuf::new(&mut piece);
+            match Pin::new(&mut self.tcp).poll_read(context, &mut read) {
+                Poll::Ready(Ok(())) => {
+                    self.ended = read.filled().is_empty();
+                    self.held.extend_from_slice(read.filled());
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => break,
+            }
+        }
+        if self.held.is_empty() && self.ended {
+            return Poll::Ready(Ok(()));
+        }
+        // The socket may have nothing more to say, and here there is something.
+        self.under_way.0.waker.replace(Some(context.waker().clone()));
+        Poll::Pending
+    }
+
+    /// Whether a head, or what stands between two requests, has taken too long.
+    fn is_late(&mut self, context: &mut Context<'_>) -> bool {
+        let framing = self.under_way.0.framing.borrow();
+        let is_head = framing.in_head(!self.held.is_empty());
+        let limit = if is_head {
+            self.limits.head
+        } else if framing.between_requests() {
+            self.limits.head.max(self.limits.idle)
+        } else {
+            self.late = None;
+            return false;
+        };
+        let request = framing.requests();
+        let late = match self.late.take() {
+            Some(late) if late.is_head == is_head && late.request == request => late,
+            Some(_) | None => Late { is_head, request, over: Box::pin(sleep(limit)) },
+        };
+        self.late.insert(late).over.as_mut().poll(context).is_ready()
+    }
 }
 
-/// Whether a request of a connection is under way: its head is complete, and its answer is not. What is read meanwhile
-/// is its body, or the next request, which has to wait.
+/// The requests of a connection, one after the other: from its complete head to the end of its answer one is under way.
+/// What is read meanwhile is its body; the next has to wait.
 #[derive(Debug, Clone, Default)]
 pub struct UnderWay(Rc<Requests>);
 
 #[derive(Debug, Default)]
 struct Requests {
-    under_way: Cell<bool>,
-    begun: Cell<u64>,
+    framing: RefCell<Framing>,
+    /// Who waits for a request to begin or to be answered.
+    waker: RefCell<Option<Waker>>,
+    /// The server has looked for more.
+    looked: Cell<bool>,
 }
 
 impl UnderWay {
-    /// A request has begun; it ends when what is returned is dropped.
-    pub(super) fn begin(&self) -> Begun {
-        self.0.under_way.set(true);
-        self.0.begun.set(self.0.begun.get() + 1);
-        Begun(self.clone())
+    /// A request has begun; it is answered when what is returned is dropped.
+    pub(super) fn begin(&self, request: &RequestHead) -> Begun {
+        let body = body_of(request);
+        self.0.framing.borrow_mut().begins(body);
+        self.wake();
+        Begun { under_way: self.clone(), has_body: body != Body::Length(0) }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.0.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// The body of a request, as the HTTP library understands its head. What can be understood in two ways it has refused.
+fn body_of(request: &RequestHead) -> Body {
+    let headers = request.headers();
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.trim().parse().ok());
+    let is_websocket = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"websocket");
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        Body::Chunked
+    } else if headers.get_all(header::UPGRADE).any(is_websocket) {
+        Body::Rest
+    } else {
+        match length {
+            None if request.method == Method::CONNECT => Body::Rest,
+            length => Body::Length(length.unwrap_or(0)),
+        }
     }
 }
 
 /// A request that is under way.
 #[derive(Debug)]
-pub(super) struct Begun(UnderWay);
+pub(super) struct Begun {
+    under_way: UnderWay,
+    has_body: bool,
+}
 
-impl Drop for Begun {
-    fn drop(&mut self) {
-        self.0.0.under_way.set(false);
+impl Begun {
+    /// Lets the server read what there is of the body. An answer that nobody has to think about, a refusal, would come
+    /// before it, and end the connection: the rest of a request stands in the way of the next.
+    pub(super) async fn body_may_come(&self) {
+        let looked = &self.under_way.0.looked;
+        looked.set(false);
+        for _ in 0..MOST_TURNS {
+            if !self.has_body || looked.get() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
     }
 }
 
-/// What was read while no request was under way.
-enum Head {
-    /// Once: the beginning of a head, or the last of a body whose answer came first. Then there may be nothing more for as
-    /// long as a connection may be unused.
-    Perhaps(Pin<Box<Sleep>>),
-    /// More: a head it is.
-    Surely(Pin<Box<Sleep>>),
-}
-
-impl Head {
-    fn over(&mut self) -> &mut Pin<Box<Sleep>> {
-        match self {
-            Self::Perhaps(over) | Self::Surely(over) => over,
-        }
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.under_way.0.framing.borrow_mut().is_answered();
+        self.under_way.wake();
     }
 }
 
@@ -124,30 +254,10 @@ fn limited<T>(
 impl AsyncRead for ClientStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let before = into.filled().len();
-        let read = Pin::new(&mut this.tcp).poll_read(context, into);
-        let requests = &this.under_way.0;
-        if requests.under_way.get() || requests.begun.get() != this.begun {
-            // That head was complete.
-            this.begun = requests.begun.get();
-            this.head = None;
-        }
-        if requests.under_way.get() {
-            return read;
-        }
-        if into.filled().len() > before {
-            let ClientLimits { head, idle, .. } = this.limits;
-            match &this.head {
-                None => this.head = Some(Head::Perhaps(Box::pin(sleep(head.max(idle))))),
-                Some(Head::Perhaps(_)) => this.head = Some(Head::Surely(Box::pin(sleep(head)))),
-                Some(Head::Surely(_)) => {}
-            }
-        }
+        let waits = this.under_way.0.framing.borrow().waits();
+        let read = if waits { this.poll_held(context) } else { this.poll_pass(context, into) };
         // Also where there is something to read: it may be a byte a second.
-        match this.head.as_mut().map(|head| head.over().as_mut().poll(context)) {
-            Some(Poll::Ready(())) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Some(Poll::Pending) | None => read,
-        }
+        if this.is_late(context) { Poll::Ready(Err(io::ErrorKind::TimedOut.into())) } else { read }
     }
 }
 

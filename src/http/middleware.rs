@@ -92,13 +92,16 @@ async fn observe(
     request: ServiceRequest,
     next: Next<impl MessageBody>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let begun = request.conn_data::<UnderWay>().map(|under_way| under_way.begin(request.head()));
+    if let Some(begun) = &begun {
+        begun.body_may_come().await;
+    }
     let Some(state) = request.app_data::<web::Data<HttpState>>().cloned() else {
         return next
             .call(request)
             .await
-            .map(|response| response.map_body(|_, body| LastsUntilWritten::new(body, None)));
+            .map(|response| response.map_body(|_, body| LastsUntilWritten::new(body, begun)));
     };
-    let begun = request.conn_data::<UnderWay>().map(UnderWay::begin);
     let arrived = state.clock.monotonic();
     let mut response = next.call(request).await?;
     let took = state.clock.monotonic().saturating_sub(arrived);

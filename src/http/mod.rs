@@ -11,6 +11,7 @@ mod cors;
 mod entry;
 mod error;
 mod extract;
+mod framing;
 mod health;
 mod limit;
 mod middleware;

@@ -3,6 +3,7 @@
 use std::{
     future::ready,
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -21,7 +22,11 @@ use hyper::{
 };
 use tokio::time::Sleep;
 
-use super::{failure::causes, headers};
+use super::{
+    failure::causes,
+    headers,
+    pool::{Connection, Pool},
+};
 
 /// Put into a response's extensions: it is the shop's own, and nobody adds a header to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +41,23 @@ enum CutAnswer {
     Silent,
 }
 
+/// What becomes of the connection when the answer has been read to its end. Before, it is closed.
+pub(super) enum Afterwards {
+    /// It may be used again.
+    Keep(Rc<Pool>, Connection),
+    /// It is closed when the rest of the request has been sent, or after this time.
+    Finish(Connection, Duration),
+}
+
+impl Afterwards {
+    fn happens(self) {
+        match self {
+            Self::Keep(pool, connection) => pool.keep(connection),
+            Self::Finish(connection, limit) => connection.finish(limit),
+        }
+    }
+}
+
 /// Makes our answer of the shop's: status, headers and body as they are. It ends no sooner than the `upload`: after an
 /// answer's end the server reads no more of the request.
 pub(super) async fn answer(
@@ -44,6 +66,7 @@ pub(super) async fn answer(
     version: Version,
     longest_silence: Duration,
     upload: impl Future<Output = ()> + 'static,
+    afterwards: Afterwards,
 ) -> HttpResponse {
     let (head, body) = shops.into_parts();
     let status = StatusCode::from_u16(head.status.as_u16()).expect("both types allow 100 to 999");
@@ -61,12 +84,14 @@ pub(super) async fn answer(
         body.size_hint().exact().map_or(BodySize::Stream, BodySize::Sized)
     };
     let mut upload: LocalBoxFuture<'static, ()> = Box::pin(upload);
+    let mut afterwards = Some(afterwards);
     if matches!(size, BodySize::None | BodySize::Sized(0)) {
         // Where there is no body, the head is the end.
         upload.await;
         upload = Box::pin(ready(()));
+        afterwards.take().into_iter().for_each(Afterwards::happens);
     }
-    let body = ShopBody { body: Some(body), upload, size, longest_silence, silence: None };
+    let body = ShopBody { body: Some(body), upload, afterwards, size, longest_silence, silence: None };
     let mut answer = HttpResponse::with_body(status, BoxBody::new(body));
     headers::to_client(&head.headers, status == StatusCode::NOT_MODIFIED, answer.headers_mut());
     let ours = answer.head_mut();
@@ -88,6 +113,8 @@ struct ShopBody {
     /// Until it has ended.
     body: Option<Incoming>,
     upload: LocalBoxFuture<'static, ()>,
+    /// Until then.
+    afterwards: Option<Afterwards>,
     size: BodySize,
     longest_silence: Duration,
     /// Since the last piece, once there was anything to wait for.
@@ -106,6 +133,7 @@ impl MessageBody for ShopBody {
         loop {
             let Some(body) = &mut this.body else {
                 ready!(this.upload.as_mut().poll(cx));
+                this.afterwards.take().into_iter().for_each(Afterwards::happens);
                 return Poll::Ready(None);
             };
             match Pin::new(body).poll_frame(cx) {
@@ -142,10 +170,9 @@ mod tests {
 
     use actix_web::body::to_bytes;
     use hyper::Request;
-    use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 
     use super::*;
-    use crate::proxy::upload::RequestBody;
+    use crate::proxy::{connect::Connector, upload::RequestBody};
 
     /// What becomes of an answer that begins like this and then stands still.
     async fn standing_still(begins: &'static str) -> HttpResponse {
@@ -158,10 +185,12 @@ mod tests {
             // Until the other side has gone.
             let _ = stream.read_to_end(&mut Vec::new());
         });
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        let request = Request::get(format!("http://{address}/")).body(RequestBody::Empty).unwrap();
-        let shops = client.request(request).await.unwrap();
-        answer(shops, &Method::GET, Version::HTTP_11, Duration::from_millis(50), async {}).await
+        let second = Duration::from_secs(1);
+        let pool = Rc::new(Pool::new(Connector::new(&address.to_string().parse().unwrap(), second)));
+        let mut connection = pool.fresh().await.unwrap();
+        let shops = connection.send(Request::get("/").body(RequestBody::Empty).unwrap()).await.unwrap();
+        let afterwards = Afterwards::Finish(connection, second);
+        answer(shops, &Method::GET, Version::HTTP_11, Duration::from_millis(50), async {}, afterwards).await
     }
 
     #[actix_web::test]

@@ -4,7 +4,10 @@ use std::{error::Error, iter::successors};
 
 use actix_web::{HttpResponse, http::StatusCode};
 
-use crate::{gate::NoAnswerFromShop, problem::Problem};
+use crate::{
+    gate::{NoAnswerFromShop, ShopsStatus},
+    problem::Problem,
+};
 
 /// An error and all that led to it, for the log: the outermost of a client's errors says next to nothing.
 pub(super) fn causes(error: &dyn Error) -> String {
@@ -27,6 +30,11 @@ pub(super) enum Failure {
     BodyCutShort,
     /// The client's body did not come in time.
     BodyTooSlow,
+    /// The client's body is longer than `upstream.max_body_bytes`.
+    BodyTooLong {
+        /// The shop may have got the beginning.
+        sent: bool,
+    },
     /// The client wants another protocol.
     Upgrade,
     /// It has been here before.
@@ -48,13 +56,14 @@ impl Failure {
                 StatusCode::BAD_GATEWAY,
                 "UPSTREAM_FAILED",
                 "The shop gave no answer",
-                "the shop ended the connection without an answer; whether it acted is unknown",
+                "the shop ended the connection before its answer was complete; whether it acted is unknown",
             ),
             Self::NoHttp => Problem::new(
                 StatusCode::BAD_GATEWAY,
                 "UPSTREAM_FAILED",
                 "The shop's answer cannot be read",
-                "what the shop answered is no HTTP, or more header lines than are taken; whether it acted is unknown",
+                "what the shop answered is no HTTP, has more header lines than are taken, or a transfer coding that nobody \
+                 asked for; whether it acted is unknown",
             ),
             Self::TooLate => Problem::new(
                 StatusCode::GATEWAY_TIMEOUT,
@@ -73,6 +82,12 @@ impl Failure {
                 "REQUEST_TIMEOUT",
                 "The request took too long",
                 "the body did not arrive in time",
+            ),
+            Self::BodyTooLong { .. } => Problem::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "PAYLOAD_TOO_LARGE",
+                "The request is too large",
+                "the body is longer than this service passes on",
             ),
             Self::Upgrade => Problem::new(
                 StatusCode::NOT_IMPLEMENTED,
@@ -96,18 +111,58 @@ impl Failure {
     const fn may_have_been_sent(self) -> bool {
         match self {
             Self::Broken | Self::NoHttp | Self::TooLate | Self::BodyCutShort | Self::BodyTooSlow => true,
+            Self::BodyTooLong { sent } => sent,
             Self::Unreachable | Self::Upgrade | Self::Loop | Self::Ambiguous(_) => false,
         }
     }
 
-    /// The answer. After a request that may have been sent it tells the gate that nobody knows whether the shop sold.
+    /// Whether it is not certain where the client's next request begins.
+    const fn ends_connection(self) -> bool {
+        match self {
+            Self::BodyCutShort | Self::BodyTooSlow | Self::BodyTooLong { .. } | Self::Upgrade | Self::Ambiguous(_) => {
+                true
+            }
+            Self::Broken | Self::NoHttp | Self::TooLate | Self::Unreachable | Self::Loop => false,
+        }
+    }
+
+    /// The answer, where no status of the shop has been read.
     pub(super) fn into_response(self) -> HttpResponse {
-        let mut response = self.problem().into_response();
-        if self.may_have_been_sent() {
+        Failed::from(self).into_response()
+    }
+}
+
+/// How a request ended without an answer that can be handed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Failed {
+    /// What went wrong.
+    pub(super) failure: Failure,
+    /// What the shop decided: the status line was read, and what came after it not.
+    pub(super) shops_status: Option<StatusCode>,
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self { failure, shops_status: None }
+    }
+}
+
+impl Failed {
+    /// The answer. It tells the gate what the shop decided; or, after a request that may have been sent, that nobody knows.
+    pub(super) fn into_response(self) -> HttpResponse {
+        let Self { failure, shops_status } = self;
+        let mut problem = failure.problem();
+        if let Some(status) = shops_status {
+            let known = format!("the status of its answer was {}", status.as_u16());
+            problem.detail = problem.detail.replace("whether it acted is unknown", &known).into();
+        }
+        let mut response = problem.into_response();
+        if let Some(status) = shops_status {
+            response.extensions_mut().insert(ShopsStatus(status));
+        } else if failure.may_have_been_sent() {
             response.extensions_mut().insert(NoAnswerFromShop);
         }
-        if matches!(self, Self::BodyCutShort | Self::BodyTooSlow | Self::Upgrade | Self::Ambiguous(_)) {
-            // Where the next request begins is not certain.
+        if failure.ends_connection() {
             response.head_mut().set_connection_type(actix_web::http::ConnectionType::Close);
         }
         response
@@ -127,6 +182,8 @@ mod tests {
             (Failure::TooLate, 504, "UPSTREAM_TIMEOUT", true),
             (Failure::BodyCutShort, 400, "BAD_REQUEST", true),
             (Failure::BodyTooSlow, 408, "REQUEST_TIMEOUT", true),
+            (Failure::BodyTooLong { sent: false }, 413, "PAYLOAD_TOO_LARGE", false),
+            (Failure::BodyTooLong { sent: true }, 413, "PAYLOAD_TOO_LARGE", true),
             (Failure::Upgrade, 501, "UPGRADE_UNSUPPORTED", false),
             (Failure::Loop, 508, "GATEWAY_LOOP", false),
             (Failure::Ambiguous("x"), 400, "BAD_REQUEST", false),
@@ -135,6 +192,16 @@ mod tests {
             assert_eq!((problem.status.as_u16(), problem.code), (status, code), "{failure:?}");
             let response = failure.into_response();
             assert_eq!(response.extensions().get::<NoAnswerFromShop>().is_some(), unknown, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_status_that_was_read_is_told_whatever_went_wrong_then() {
+        for failure in [Failure::Broken, Failure::NoHttp, Failure::TooLate, Failure::BodyTooSlow] {
+            let response = Failed { failure, shops_status: Some(StatusCode::CREATED) }.into_response();
+            assert_eq!(response.status(), failure.problem().status, "{failure:?}");
+            assert_eq!(response.extensions().get(), Some(&ShopsStatus(StatusCode::CREATED)), "{failure:?}");
+            assert!(response.extensions().get::<NoAnswerFromShop>().is_none(), "{failure:?}");
         }
     }
 }

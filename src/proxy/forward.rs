@@ -1,42 +1,32 @@
 //! One request to the shop and its answer back.
 
-use std::{error::Error, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 use actix_web::{
     HttpMessage, HttpRequest, HttpResponse,
-    http::{Method, header},
+    http::{Method, StatusCode, header},
     web::{self, Data},
 };
 use hyper::{
-    Request, Response, StatusCode, Uri,
+    Request, Response, Uri,
     body::Incoming,
-    header::{HOST, HeaderValue},
-    http::uri::{Authority, PathAndQuery, Scheme},
+    header::{CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING},
+    http::uri::{Authority, PathAndQuery},
 };
-use hyper_util::{
-    client::legacy::{Client, Error as ClientError, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{
-    answer::answer,
-    connect::InTime,
-    failure::{Failure, causes},
+    answer::{Afterwards, answer},
+    connect::Connector,
+    failure::{Failed, Failure, causes},
     headers,
+    pool::{Connection, Pool},
     upload::{RequestBody, Stage, Upload},
 };
 use crate::{
     config::{HostHeader, UpstreamConfig, UpstreamUrl},
     domain::PassClaims,
 };
-
-/// How long an unused connection to the shop is kept: less than the 5 s after which many servers close theirs, so that
-/// hardly ever a request meets a closing one.
-const KEPT_IDLE: Duration = Duration::from_secs(4);
-
-/// Header lines of an answer. The client's own limit is 100, which a shop with many cookies passes.
-const MOST_HEADERS: usize = 256;
 
 /// How long a shop may be silent in the middle of an answer.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
@@ -49,6 +39,7 @@ pub struct ProxySettings {
     connect: Duration,
     first_byte: Duration,
     whole: Duration,
+    max_body: u64,
     pass_cookies: bool,
 }
 
@@ -66,6 +57,7 @@ impl ProxySettings {
             connect: Duration::from_millis(upstream.connect_timeout_ms),
             first_byte: Duration::from_millis(upstream.first_byte_timeout_ms.unwrap_or(upstream.timeout_ms)),
             whole: Duration::from_millis(upstream.timeout_ms),
+            max_body: upstream.max_body_bytes,
             pass_cookies,
         }
     }
@@ -74,68 +66,64 @@ impl ProxySettings {
 /// The gateway of one worker, with its connections to the shop.
 pub struct Proxy {
     settings: ProxySettings,
-    client: Client<InTime<HttpConnector>, RequestBody>,
+    pool: Rc<Pool>,
+}
+
+/// One request as the shop gets it, as often as it may be sent.
+struct Call<'a> {
+    proxy: &'a Proxy,
+    request: &'a HttpRequest,
+    target: Uri,
+    chunked: bool,
+    /// By when the answer must have begun; none: it may take as long as it moves.
+    until: Option<Instant>,
 }
 
 impl Proxy {
     /// A gateway without connections yet.
     pub fn new(settings: ProxySettings) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(settings.connect));
-        connector.set_nodelay(true);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(KEPT_IDLE)
-            .http1_title_case_headers(true)
-            .http1_max_headers(MOST_HEADERS)
-            // A gateway mends both in answers (RFC 9112, sections 5.1 and 5.2).
-            .http1_allow_spaces_after_header_name_in_responses(true)
-            .http1_allow_obsolete_multiline_headers_in_responses(true)
-            .build(InTime::new(connector, settings.connect));
-        Self { settings, client }
+        let pool = Rc::new(Pool::new(Connector::new(&settings.shop, settings.connect)));
+        Self { settings, pool }
     }
 
-    async fn call(&self, request: &HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    async fn call(&self, request: &HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failed> {
         let asked = request.headers();
         if headers::was_here(asked) {
-            return Err(Failure::Loop);
+            return Err(Failure::Loop.into());
         }
         if asks_for_upgrade(request) {
-            return Err(Failure::Upgrade);
+            return Err(Failure::Upgrade.into());
         }
-        let target = self.target(request)?;
+        let length = asked.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.trim().parse().ok());
+        if length.is_some_and(|length: u64| length > self.settings.max_body) {
+            return Err(Failure::BodyTooLong { sent: false }.into());
+        }
         let chunked = asked.contains_key(header::TRANSFER_ENCODING);
-        let has_body = chunked || asked.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
-        let (body, upload) =
-            if has_body { Upload::start(payload.into_inner()) } else { (RequestBody::Empty, Upload::none()) };
+        let has_body = chunked || length.is_some_and(|length| length > 0);
         let purchase = request.extensions().get::<PassClaims>().is_some();
-        let call = async {
-            let answered = self.exchange(self.request(request, target.clone(), body, chunked)?, &upload).await;
-            match answered {
-                // A connection that the shop was closing: asking again can do no harm.
-                Err(Failure::Broken) if !purchase && !has_body && is_safe(request.method()) => {
-                    self.exchange(self.request(request, target, RequestBody::Empty, false)?, &upload).await
-                }
-                answered => answered,
-            }
-        };
-        let shops = if purchase {
-            // A claim holds no longer: whatever the client does, the purchase must have ended by then.
-            timeout(self.settings.whole, call).await.unwrap_or_else(|_| {
-                tracing::warn!("a purchase took too long");
-                Err(Failure::TooLate)
-            })?
-        } else {
-            call.await?
-        };
-        // A purchase is settled when the shop has answered, and no upload may put that off beyond its claim.
         let whole = self.settings.whole;
+        // A claim holds no longer: whatever the client does, the purchase must have ended by then.
+        let until = purchase.then(|| Instant::now() + whole);
+        let call = Call { proxy: self, request, target: self.target(request)?, chunked, until };
+        if !purchase && !has_body && is_safe(request.method()) {
+            let (shops, connection) = call.repeatable().await?;
+            let afterwards = Afterwards::Keep(self.pool.clone(), connection);
+            return Ok(answer(shops, request.method(), request.version(), LONGEST_SILENCE, async {}, afterwards).await);
+        }
+        let (body, upload) = if has_body {
+            RequestBody::streamed(payload.into_inner(), self.settings.max_body)
+        } else {
+            RequestBody::none()
+        };
+        let (shops, connection) = call.once(body, &upload).await?;
+        // A purchase is settled when the shop has answered, and no upload may put that off beyond its claim.
         let rest = async move {
             if !purchase {
                 upload.ended(whole).await;
             }
         };
-        Ok(answer(shops, request.method(), request.version(), LONGEST_SILENCE, rest).await)
+        let afterwards = Afterwards::Finish(connection, whole);
+        Ok(answer(shops, request.method(), request.version(), LONGEST_SILENCE, rest, afterwards).await)
     }
 
     /// Where the shop gets it: path and query exactly as they came.
@@ -146,50 +134,109 @@ impl Proxy {
         if !asked.starts_with('/') || same.as_str() != asked {
             return Err(ODD);
         }
-        let uri = Uri::builder().scheme(Scheme::HTTP).authority(self.settings.shop.clone()).path_and_query(same);
-        uri.build().map_err(|_| ODD)
+        Ok(Uri::from(same))
+    }
+}
+
+impl Call<'_> {
+    /// On a kept connection, if there is one. Where the shop ends it without an answer, once more on a new one: it can do no
+    /// harm.
+    async fn repeatable(&self) -> Result<(Response<Incoming>, Connection), Failed> {
+        let (body, upload) = RequestBody::none();
+        let connection = match self.proxy.pool.take() {
+            Some(kept) => kept,
+            None => self.connect().await?,
+        };
+        match self.exchange(connection, self.request(body, false)?, &upload).await {
+            Err(Failed { failure: Failure::Broken, .. }) => {
+                let connection = self.connect().await?;
+                self.exchange(connection, self.request(RequestBody::Empty, false)?, &upload).await
+            }
+            answered => answered,
+        }
     }
 
-    fn request(
-        &self,
-        request: &HttpRequest,
-        target: Uri,
-        body: RequestBody,
-        chunked: bool,
-    ) -> Result<Request<RequestBody>, Failure> {
-        let method = hyper::Method::from_bytes(request.method().as_str().as_bytes());
+    /// On a connection of its own.
+    async fn once(&self, body: RequestBody, upload: &Upload) -> Result<(Response<Incoming>, Connection), Failed> {
+        let request = self.request(body, true)?;
+        self.exchange(self.connect().await?, request, upload).await
+    }
+
+    async fn connect(&self) -> Result<Connection, Failed> {
+        let connecting = self.proxy.pool.fresh();
+        let connected = match self.until {
+            Some(until) => timeout_at(until, connecting).await.unwrap_or_else(|over| Err(over.into())),
+            None => connecting.await,
+        };
+        connected.map_err(|error| {
+            tracing::warn!(error = causes(&error), "the shop cannot be reached");
+            Failure::Unreachable.into()
+        })
+    }
+
+    fn request(&self, body: RequestBody, alone: bool) -> Result<Request<RequestBody>, Failed> {
+        let settings = &self.proxy.settings;
+        let method = hyper::Method::from_bytes(self.request.method().as_str().as_bytes());
         let mut shops = Request::new(body);
         *shops.method_mut() = method.map_err(|_| Failure::Ambiguous("the method is none"))?;
-        *shops.uri_mut() = target;
-        *shops.headers_mut() = headers::to_shop(request, self.settings.pass_cookies, chunked);
-        if let Some(host) = &self.settings.host {
-            shops.headers_mut().insert(HOST, host.clone());
+        *shops.uri_mut() = self.target.clone();
+        *shops.headers_mut() = headers::to_shop(self.request, settings.pass_cookies, self.chunked);
+        let headers = shops.headers_mut();
+        if let Some(host) = &settings.host {
+            headers.insert(HOST, host.clone());
+        } else if !headers.contains_key(HOST)
+            && let Ok(host) = HeaderValue::from_str(settings.shop.as_str())
+        {
+            // HTTP/1.0 needs none, and HTTP/1.1 does.
+            headers.insert(HOST, host);
+        }
+        if alone {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(shops)
     }
 
-    /// Sends it and waits for the answer's head, as long as the body moves, and then as long as the shop may think.
-    async fn exchange(&self, request: Request<RequestBody>, upload: &Upload) -> Result<Response<Incoming>, Failure> {
-        let mut answer = std::pin::pin!(self.client.request(request));
+    /// Sends it and waits for the answer's head, as long as the body moves, and then as long as the shop may think. A status
+    /// that has been read is told, whatever becomes of the rest.
+    async fn exchange(
+        &self,
+        mut connection: Connection,
+        request: Request<RequestBody>,
+        upload: &Upload,
+    ) -> Result<(Response<Incoming>, Connection), Failed> {
+        let answered = self.answer_to(connection.send(request), upload).await;
+        let failure = match answered {
+            Ok(shops) => match unreadable(&shops) {
+                None => return Ok((shops, connection)),
+                Some(why) => {
+                    tracing::warn!("{why}");
+                    Failure::NoHttp
+                }
+            },
+            Err(failure) => failure,
+        };
+        let shops_status = connection.seen().status().and_then(|status| StatusCode::from_u16(status).ok());
+        Err(Failed { failure, shops_status })
+    }
+
+    async fn answer_to(
+        &self,
+        answer: impl Future<Output = hyper::Result<Response<Incoming>>>,
+        upload: &Upload,
+    ) -> Result<Response<Incoming>, Failure> {
+        let settings = &self.proxy.settings;
+        let mut answer = std::pin::pin!(answer);
         loop {
             let stage = upload.stage();
-            let limit = if stage == Stage::Done { self.settings.first_byte } else { self.settings.whole };
+            let limit = if stage == Stage::Done { settings.first_byte } else { settings.whole };
+            let stands_still = Instant::now() + limit;
+            let over = self.until.map_or(stands_still, |until| until.min(stands_still));
             tokio::select! {
                 biased;
-                answered = &mut answer => {
-                    return match answered {
-                        // Nobody asked for another protocol.
-                        Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                            tracing::warn!("the shop switched to another protocol unasked");
-                            Err(Failure::NoHttp)
-                        }
-                        Ok(answer) => Ok(answer),
-                        Err(error) => Err(failure_of(&error, upload)),
-                    };
-                }
+                answered = &mut answer => return answered.map_err(|error| failure_of(&error, upload)),
                 () = upload.moved() => {}
-                () = tokio::time::sleep(limit) => {
-                    if stage == Stage::FromClient {
+                () = sleep_until(over) => {
+                    if stage == Stage::FromClient && over == stands_still {
                         return Err(Failure::BodyTooSlow);
                     }
                     tracing::warn!("the shop did not answer in time");
@@ -200,17 +247,29 @@ impl Proxy {
     }
 }
 
-fn failure_of(error: &ClientError, upload: &Upload) -> Failure {
-    if error.is_connect() {
-        tracing::warn!(error = causes(error), "the shop cannot be reached");
-        return Failure::Unreachable;
+/// Why an answer cannot be handed on that is HTTP; `None`: it can.
+fn unreadable(shops: &Response<Incoming>) -> Option<&'static str> {
+    // Nobody asked for another protocol.
+    if shops.status() == hyper::StatusCode::SWITCHING_PROTOCOLS {
+        return Some("the shop switched to another protocol unasked");
     }
+    let mut codings = shops.headers().get_all(TRANSFER_ENCODING).iter();
+    let plain = |value: &HeaderValue| {
+        let value = value.as_bytes().trim_ascii();
+        value.eq_ignore_ascii_case(b"chunked") || value.eq_ignore_ascii_case(b"identity")
+    };
+    // What else there is, a gateway would have to decode: nobody asked for it.
+    (!codings.by_ref().take(1).all(plain) || codings.next().is_some())
+        .then_some("the shop's answer has a transfer coding that nobody asked for")
+}
+
+fn failure_of(error: &hyper::Error, upload: &Upload) -> Failure {
     match upload.stage() {
         Stage::CutShort => Failure::BodyCutShort,
         Stage::TooSlow => Failure::BodyTooSlow,
+        Stage::TooLong => Failure::BodyTooLong { sent: true },
         Stage::FromClient | Stage::ToShop | Stage::Done => {
-            let of_http = error.source().and_then(|cause| cause.downcast_ref::<hyper::Error>());
-            if of_http.is_some_and(hyper::Error::is_parse) {
+            if error.is_parse() {
                 tracing::warn!(error = causes(error), "the shop's answer cannot be read");
                 Failure::NoHttp
             } else {
@@ -238,5 +297,5 @@ fn asks_for_upgrade(request: &HttpRequest) -> bool {
 
 /// The handler: for the default service of the scope that the gate stands before.
 pub async fn forward(request: HttpRequest, payload: web::Payload, proxy: Data<Proxy>) -> HttpResponse {
-    proxy.call(&request, payload).await.unwrap_or_else(Failure::into_response)
+    proxy.call(&request, payload).await.unwrap_or_else(Failed::into_response)
 }

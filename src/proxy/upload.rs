@@ -4,44 +4,96 @@ use std::{
     cell::Cell,
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use actix_web::{dev::Payload, error::PayloadError, web::Bytes};
-use futures_util::StreamExt;
+use futures_util::Stream;
 use hyper::body::{Body, Frame, SizeHint};
-use tokio::{
-    sync::{Notify, mpsc},
-    time::timeout,
-};
+use tokio::{sync::Notify, time::timeout};
 
-/// Pieces that wait for the shop at a time; a piece is what one read of the socket gave.
-const PIECES_AHEAD: usize = 4;
-
-/// The client's body is malformed, or ended early because the client went away.
+/// The client's body will never be complete: it is malformed or too long, or the client went away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the body of the request ended early")]
 pub(super) struct CutShort;
 
-/// A request's body as the client of the shop takes it. Actix keeps bodies on one thread and hyper's client wants to be
-/// free to move them, so there is a channel between.
+/// How far a body has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The client has yet to send more.
+    FromClient,
+    /// The shop has yet to take a piece.
+    ToShop,
+    /// All of it is on its way, or the shop takes no more.
+    Done,
+    /// It will never be complete.
+    CutShort,
+    /// Whoever stands before us waits no longer for the rest of it.
+    TooSlow,
+    /// It is longer than bodies may be.
+    TooLong,
+}
+
+/// A request's body, as the connection to the shop takes it: only when there is room for a piece.
 pub(super) enum RequestBody {
     /// There is none.
     Empty,
-    /// Its pieces.
-    Pieces(mpsc::Receiver<Result<Bytes, CutShort>>),
+    /// As the client sends it.
+    Streamed {
+        /// What the client sends.
+        payload: Payload,
+        /// Bytes that may still come.
+        room: u64,
+        /// Who watches.
+        upload: Rc<Upload>,
+    },
+}
+
+/// What who waits for the answer sees of the body.
+pub(super) struct Upload {
+    stage: Cell<Stage>,
+    moved: Notify,
+}
+
+impl RequestBody {
+    /// No body.
+    pub(super) fn none() -> (Self, Rc<Upload>) {
+        (Self::Empty, Rc::new(Upload { stage: Cell::new(Stage::Done), moved: Notify::new() }))
+    }
+
+    /// A body of at most `limit` bytes.
+    pub(super) fn streamed(payload: Payload, limit: u64) -> (Self, Rc<Upload>) {
+        let upload = Rc::new(Upload { stage: Cell::new(Stage::FromClient), moved: Notify::new() });
+        (Self::Streamed { payload, room: limit, upload: upload.clone() }, upload)
+    }
 }
 
 impl Body for RequestBody {
     type Data = Bytes;
     type Error = CutShort;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        match self.get_mut() {
-            Self::Empty => Poll::Ready(None),
-            Self::Pieces(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutShort>>> {
+        let Self::Streamed { payload, room, upload } = self.get_mut() else { return Poll::Ready(None) };
+        if !upload.is_under_way() {
+            return Poll::Ready(None);
         }
+        upload.is(Stage::FromClient);
+        let ends = match ready!(Pin::new(payload).poll_next(context)) {
+            Some(Ok(piece)) => match room.checked_sub(piece.len() as u64) {
+                Some(left) => {
+                    *room = left;
+                    upload.is(Stage::ToShop);
+                    return Poll::Ready(Some(Ok(Frame::data(piece))));
+                }
+                None => Stage::TooLong,
+            },
+            Some(Err(error)) if is_late(&error) => Stage::TooSlow,
+            Some(Err(_)) => Stage::CutShort,
+            None => Stage::Done,
+        };
+        upload.is(ends);
+        Poll::Ready((ends != Stage::Done).then_some(Err(CutShort)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -51,24 +103,20 @@ impl Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Pieces(_) => SizeHint::default(),
+            Self::Streamed { .. } => SizeHint::default(),
         }
     }
 }
 
-/// How far a body has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// The client has yet to send more.
-    FromClient,
-    /// The shop has yet to take a piece.
-    ToShop,
-    /// All of it is on its way.
-    Done,
-    /// It will never be complete.
-    CutShort,
-    /// Whoever stands before us waits no longer for the rest of it.
-    TooSlow,
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if let Self::Streamed { upload, .. } = self
+            && upload.is_under_way()
+        {
+            // The connection has ended.
+            upload.is(Stage::Done);
+        }
+    }
 }
 
 /// Whether a body ended because it took too long: the gate limits that of a purchase.
@@ -76,47 +124,7 @@ fn is_late(error: &PayloadError) -> bool {
     matches!(error, PayloadError::Io(cause) if cause.kind() == std::io::ErrorKind::TimedOut)
 }
 
-/// What who waits for the answer sees of the body.
-pub(super) struct Upload {
-    stage: Cell<Stage>,
-    moved: Notify,
-}
-
 impl Upload {
-    /// Where there is no body.
-    pub(super) fn none() -> Rc<Self> {
-        Rc::new(Self { stage: Cell::new(Stage::Done), moved: Notify::new() })
-    }
-
-    /// Starts to hand a body over. It ends by itself when the shop's side drops what it is given.
-    pub(super) fn start(mut payload: Payload) -> (RequestBody, Rc<Self>) {
-        let (to_shop, pieces) = mpsc::channel(PIECES_AHEAD);
-        let upload = Rc::new(Self { stage: Cell::new(Stage::FromClient), moved: Notify::new() });
-        let seen = upload.clone();
-        actix_rt::spawn(async move {
-            let end = loop {
-                let piece = match payload.next().await {
-                    None => break Stage::Done,
-                    Some(Err(error)) => {
-                        let end = if is_late(&error) { Stage::TooSlow } else { Stage::CutShort };
-                        seen.stage.set(end);
-                        let _ = to_shop.send(Err(CutShort)).await;
-                        break end;
-                    }
-                    Some(Ok(piece)) => piece,
-                };
-                seen.move_on(Stage::ToShop);
-                if to_shop.send(Ok(piece)).await.is_err() {
-                    // The shop has answered, or gone, and takes no more.
-                    break Stage::Done;
-                }
-                seen.move_on(Stage::FromClient);
-            };
-            seen.move_on(end);
-        });
-        (RequestBody::Pieces(pieces), upload)
-    }
-
     pub(super) fn stage(&self) -> Stage {
         self.stage.get()
     }
@@ -124,7 +132,7 @@ impl Upload {
     /// Waits until the body needs nobody any more: the shop may answer first and read on. One that stands still for as long
     /// as `limit` has ended.
     pub(super) async fn ended(self: Rc<Self>, limit: Duration) {
-        while matches!(self.stage(), Stage::FromClient | Stage::ToShop) {
+        while self.is_under_way() {
             if timeout(limit, self.moved()).await.is_err() {
                 return;
             }
@@ -136,8 +144,13 @@ impl Upload {
         self.moved.notified().await;
     }
 
-    fn move_on(&self, stage: Stage) {
-        self.stage.set(stage);
-        self.moved.notify_one();
+    fn is_under_way(&self) -> bool {
+        matches!(self.stage(), Stage::FromClient | Stage::ToShop)
+    }
+
+    fn is(&self, stage: Stage) {
+        if self.stage.replace(stage) != stage {
+            self.moved.notify_one();
+        }
     }
 }

@@ -17,6 +17,7 @@ use virtual_queue::{
 use crate::{
     redis_server::RedisServer,
     server::{SECRET, Server},
+    slow_clients::open_files,
     upstream::{Raw, RawAnswer, Upstream},
 };
 
@@ -33,6 +34,22 @@ pub(crate) fn pass(user: u64) -> String {
     let keyring = Keyring::new(&SECRET.into(), &[]).unwrap();
     let expires_at = StoreClock::system().now_seconds() + 300;
     keyring.mint(target, UserId::try_from(user).unwrap(), expires_at).raw().to_owned()
+}
+
+/// What a shop does that gives no answer, and keeps its connections.
+pub(crate) fn never() -> bool {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Waits until this is so.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}: never");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// An order of drop 42, as it is sent.
@@ -81,6 +98,7 @@ fn requests_and_answers_stream_through_as_they_are() {
         [
             "Accept: a",
             "Accept: b",
+            "Connection: close",
             "Content-Length: 3",
             "Cookie: s=1",
             "Host: Shop.Example:81",
@@ -89,7 +107,7 @@ fn requests_and_answers_stream_through_as_they_are() {
             "X-Forwarded-Host: Shop.Example:81",
             "X-Forwarded-Proto: http",
         ],
-        "nothing is added, nothing but hop-by-hop headers and passes is taken away"
+        "nothing is added but what this hop says, nothing but hop-by-hop headers and passes is taken away"
     );
 
     assert!(answer.head.starts_with("HTTP/1.1 299 "), "{answer:?}");
@@ -343,31 +361,6 @@ fn websockets_are_refused_clearly() {
 }
 
 #[test]
-fn connections_to_the_shop_are_used_again_and_a_closed_one_is_never_noticed() {
-    let upstream = Upstream::answering(|got, stream| {
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
-        // Ends the connection without saying so, as a server does whose keep-alive time is over.
-        got.target() != "/last"
-    });
-    let server = gateway(upstream.url(), &[("VQ_SERVER__WORKERS", "1")]);
-    let ask = |method: &str, target: &str| {
-        let request = format!("{method} {target} HTTP/1.1\r\nHost: s\r\nContent-Length: 2\r\n\r\n{{}}");
-        Raw::ask(server.url(), request.as_bytes()).unwrap().status
-    };
-    for _ in 0..5 {
-        assert_eq!(ask("POST", "/"), 200);
-    }
-    assert_eq!(upstream.connections(), 1);
-    for round in 0..20 {
-        assert_eq!(ask("POST", "/last"), 200);
-        // Time for the end to arrive: what is known to be closed is not used.
-        std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(ask("POST", "/"), 200, "round {round}");
-    }
-    assert_eq!(upstream.take().len(), 45, "nothing was sent twice");
-}
-
-#[test]
 fn what_may_have_been_sent_is_not_sent_again() {
     // Takes every request and ends the connection without a word.
     let upstream = Upstream::answering(|_, _| false);
@@ -417,19 +410,17 @@ fn no_answer_leaves_the_pass_claimed() {
     for cut in [true, false] {
         let upstream = Upstream::answering(move |_, _| {
             if !cut {
-                std::thread::sleep(Duration::from_secs(3));
+                never();
             }
             false
         });
         let server = gateway(upstream.url(), &[("VQ_UPSTREAM__TIMEOUT_MS", "500")]);
         let pass = pass(7);
-        let began = Instant::now();
         let answer = buy(&server, 7, &pass);
         if cut {
             assert!(answer.is_problem(502, "UPSTREAM_FAILED"), "{answer:?}");
         } else {
             assert!(answer.is_problem(504, "UPSTREAM_TIMEOUT"), "{answer:?}");
-            assert!(began.elapsed() < Duration::from_millis(2_500), "{:?}", began.elapsed());
         }
         assert!(buy(&server, 7, &pass).is_problem(409, "PASS_IN_USE"), "nobody knows whether it was sold");
         assert_eq!(upstream.take().len(), 1);
@@ -482,9 +473,11 @@ fn a_buyer_who_goes_away_has_bought_all_the_same() {
 #[tokio::test]
 async fn a_purchase_whose_buyer_is_gone_is_settled_before_the_server_ends() {
     let (arrived, came) = mpsc::channel();
+    let (go_on, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
     let upstream = Upstream::answering(move |_, stream| {
         arrived.send(()).unwrap();
-        std::thread::sleep(Duration::from_millis(1500));
+        wait.lock().unwrap().recv().unwrap();
         stream.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok").is_ok()
     });
     let redis = RedisServer::start();
@@ -494,11 +487,14 @@ async fn a_purchase_whose_buyer_is_gone_is_settled_before_the_server_ends() {
     let mut buyer = tokio::net::TcpStream::connect(server.host_and_port()).await.unwrap();
     buyer.write_all(&order(7, &pass, "{}")).await.unwrap();
     came.recv_timeout(Duration::from_secs(5)).unwrap();
+    let with_buyer = open_files(&server);
     // Not merely closed: nothing of the connection is left.
     buyer.set_zero_linger().unwrap();
     drop(buyer);
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    until("the buyer's connection is gone", || open_files(&server) < with_buyer).await;
     server.terminate();
+    until("the server is ending", || server.log().contains("ending: running requests get their time")).await;
+    go_on.send(()).unwrap();
     assert!(server.wait().success());
     assert!(buy(&other, 7, &pass).is_problem(403, "QUEUE_BYPASS_DENIED"), "it has bought");
     assert_eq!(upstream.take().len(), 1);
@@ -552,11 +548,11 @@ fn a_body_that_stops_is_the_clients_fault_and_ends() {
 #[test]
 fn a_slow_upload_may_take_longer_than_the_limit_as_long_as_it_moves() {
     let upstream = Upstream::friendly();
-    let server = gateway(upstream.url(), &[("VQ_UPSTREAM__TIMEOUT_MS", "600")]);
+    let server = gateway(upstream.url(), &[("VQ_UPSTREAM__TIMEOUT_MS", "2000")]);
     let mut raw = Raw::connect(server.url());
     raw.send(b"POST /up HTTP/1.1\r\nHost: s\r\nContent-Length: 8\r\n\r\n");
     for _ in 0..8 {
-        std::thread::sleep(Duration::from_millis(150));
+        std::thread::sleep(Duration::from_millis(300));
         raw.send(b"x");
     }
     assert_eq!(raw.answer().unwrap().status, 201);
@@ -579,11 +575,9 @@ fn a_purchase_may_not_outlast_its_claim_however_its_body_moves() {
             }
         }
     });
-    let began = Instant::now();
     let answer = raw.answer().unwrap();
     assert!(answer.is_problem(504, "UPSTREAM_TIMEOUT"), "{answer:?}");
-    assert!(began.elapsed() < Duration::from_millis(3_000), "{:?}", began.elapsed());
-    assert!(upstream.take().is_empty());
+    assert!(upstream.take().is_empty(), "before the body was complete");
 }
 
 #[test]
@@ -598,16 +592,12 @@ fn the_body_of_a_purchase_has_five_seconds_to_arrive() {
 
 #[test]
 fn the_first_byte_has_a_limit_of_its_own() {
-    let upstream = Upstream::answering(|_, _| {
-        std::thread::sleep(Duration::from_secs(3));
-        false
-    });
-    let settings = [("VQ_UPSTREAM__FIRST_BYTE_TIMEOUT_MS", "200")];
+    let upstream = Upstream::answering(|_, _| never());
+    // The whole of a call may take longer than this test waits for an answer.
+    let settings = [("VQ_UPSTREAM__FIRST_BYTE_TIMEOUT_MS", "200"), ("VQ_UPSTREAM__TIMEOUT_MS", "60000")];
     let server = gateway(upstream.url(), &settings);
-    let began = Instant::now();
     let answer = Raw::ask(server.url(), b"GET / HTTP/1.1\r\nHost: s\r\n\r\n").unwrap();
     assert!(answer.is_problem(504, "UPSTREAM_TIMEOUT"), "{answer:?}");
-    assert!(began.elapsed() < Duration::from_millis(2_500));
 }
 
 #[test]
@@ -619,7 +609,7 @@ fn a_shop_that_answers_before_it_has_read_everything_is_heard() {
             .write_all(b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig")
             .unwrap();
         // Reads no more, and does not end the connection either.
-        std::thread::sleep(Duration::from_secs(5));
+        never();
     });
     let server = gateway(upstream.url(), &[]);
     let mut raw = Raw::connect(server.url());

@@ -1,16 +1,22 @@
 //! Load shedding end to end: so many purchases at a time, and nothing else is held back.
 
-use std::time::Duration;
-
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    time::{sleep, timeout},
+use std::{
+    io::Write,
+    sync::{Mutex, mpsc},
+    time::Duration,
 };
 
-use crate::server::{DROP, Server};
+use tokio::time::{sleep, timeout};
 
-const SETTINGS: &[(&str, &str)] = &[("VQ_QUEUE__TICK_MS", "500"), ("VQ_LOAD_SHEDDING__MAX_CONCURRENT_REQUESTS", "1")];
+use crate::{
+    gateway::{buy, gateway, order, pass},
+    server::{DROP, Server},
+    upstream::{Raw, Upstream},
+};
+
+/// The shop may take longer than this test does.
+const SETTINGS: &[(&str, &str)] =
+    &[("VQ_LOAD_SHEDDING__MAX_CONCURRENT_REQUESTS", "1"), ("VQ_UPSTREAM__TIMEOUT_MS", "60000")];
 
 /// The value of a metric, once it is this.
 async fn becomes(server: &Server, line: &str) {
@@ -24,26 +30,20 @@ async fn becomes(server: &Server, line: &str) {
 
 #[tokio::test]
 async fn one_purchase_too_many_is_told_to_come_back_and_keeps_its_pass() {
-    let server = Server::demo(SETTINGS);
-    let mut passes = Vec::new();
-    for user in [7, 8] {
-        server.enter(DROP, user).await;
-    }
-    for user in [7, 8] {
-        passes.push(server.await_pass(DROP, user, Duration::from_secs(10)).await);
-    }
-    // The shop waits for the rest of this purchase's body; the gate, too, for 5 s.
-    let mut slow = TcpStream::connect(server.url().strip_prefix("http://").unwrap()).await.unwrap();
-    let head = format!(
-        "POST /limited-drops/42/orders HTTP/1.1\r\nHost: shop\r\nConnection: close\r\nX-User-Id: 7\r\n\
-         X-Entry-Token: {}\r\nContent-Length: 2\r\n\r\n{{",
-        passes[0]
-    );
-    slow.write_all(head.as_bytes()).await.unwrap();
+    let (go_on, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let shop = Upstream::answering(move |_, stream| {
+        wait.lock().unwrap().recv().unwrap();
+        stream.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok").is_ok()
+    });
+    let server = gateway(shop.url(), SETTINGS);
+    let mut slow = Raw::connect(server.url());
+    slow.send(&order(7, &pass(7), "{}"));
     becomes(&server, "virtual_queue_gate_under_way 1").await;
+    let pass = pass(8);
 
     for refused in 1..=2 {
-        let reply = server.order(42, 8, Some(&passes[1])).await;
+        let reply = server.order(42, 8, Some(&pass)).await;
         assert_eq!(reply.refusal(), (503, "OVERLOADED"));
         assert_eq!(reply.header("retry-after"), Some("1"));
         becomes(&server, &format!("virtual_queue_gate_shed_total {refused}")).await;
@@ -59,10 +59,9 @@ async fn one_purchase_too_many_is_told_to_come_back_and_keeps_its_pass() {
     let verify = verify.header("X-Original-Method", "POST").header("X-Original-URI", "/limited-drops/42/orders");
     assert_eq!(verify.send().await.unwrap().status(), 403);
 
-    slow.write_all(b"}").await.unwrap();
-    let mut answer = String::new();
-    slow.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    go_on.send(()).unwrap();
+    assert_eq!(slow.answer().expect("an answer").status, 201);
     becomes(&server, "virtual_queue_gate_under_way 0").await;
-    assert_eq!(server.order(42, 8, Some(&passes[1])).await.status, 201, "the pass was not used up");
+    go_on.send(()).unwrap();
+    assert_eq!(buy(&server, 8, &pass).status, 201, "the pass was not used up");
 }

@@ -126,6 +126,15 @@ impl Server {
         self.log.lock().unwrap().clone()
     }
 
+    /// Waits for its end; all that it logged.
+    pub(crate) fn whole_log(&mut self) -> String {
+        self.child.wait().expect("it can be waited for");
+        for reader in self.readers.drain(..) {
+            reader.join().expect("reads");
+        }
+        self.log()
+    }
+
     /// Dies at once.
     pub(crate) fn kill9(&mut self) {
         self.child.kill().expect("it was running");

@@ -377,9 +377,11 @@ fn honest_headers_pass_that_resemble_hostile_ones() {
 fn pipelined_requests_are_each_judged_by_themselves() {
     let upstream = Upstream::friendly();
     let server = gateway(upstream.url(), &[]);
-    let get = |path: &str| format!("GET {path} HTTP/1.1\r\n{HOST}\r\n");
+    let get = |path: &str, lines: &str| format!("GET {path} HTTP/1.1\r\n{HOST}{lines}\r\n");
     let purchase = to("/limited-drops/42/orders").replace(PASS, "");
-    let statuses = send(server.url(), &[get("/a"), purchase, get("/b")].concat());
+    let mut raw = Raw::connect(server.url());
+    raw.send([get("/a", ""), purchase, get("/b", "Connection: close\r\n")].concat().as_bytes());
+    let statuses: Vec<u16> = std::iter::from_fn(|| raw.answer()).map(|answer| answer.status).collect();
     assert_eq!(statuses, [201, 403, 201]);
     let lines: Vec<String> = upstream.take().iter().map(|got| got.line().to_owned()).collect();
     assert_eq!(lines, ["GET /a HTTP/1.1", "GET /b HTTP/1.1"]);

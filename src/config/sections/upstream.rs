@@ -24,6 +24,8 @@ pub struct UpstreamConfig {
     pub first_byte_timeout_ms: Option<u64>,
     /// Milliseconds a purchase call may take, and any other may stand still.
     pub timeout_ms: u64,
+    /// Bytes that the body of a request may have.
+    pub max_body_bytes: u64,
 }
 
 /// The address of a shop: `http://host[:port]`, and nothing after it.
@@ -56,12 +58,14 @@ impl UpstreamConfig {
             connect_timeout_ms: section.get("connect_timeout_ms"),
             first_byte_timeout_ms: section.optional("first_byte_timeout_ms"),
             timeout_ms: section.get("timeout_ms"),
+            max_body_bytes: section.get("max_body_bytes"),
         }
     }
 
     pub(in crate::config) fn validate(&self, problems: &mut Problems) {
         problems.check_range("upstream.timeout_ms", self.timeout_ms, 1..=600_000);
         problems.check_range("upstream.connect_timeout_ms", self.connect_timeout_ms, 1..=600_000);
+        problems.check_range("upstream.max_body_bytes", self.max_body_bytes, 1..=1 << 50);
         if let Some(first_byte) = self.first_byte_timeout_ms {
             problems.check_range("upstream.first_byte_timeout_ms", first_byte, 1..=self.timeout_ms.max(1));
         }

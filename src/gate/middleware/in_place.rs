@@ -25,7 +25,7 @@ use crate::{
         body,
         decision::Decision,
         method::Body,
-        purchase::{NoAnswerFromShop, SingleUse, settlement_of},
+        purchase::{NoAnswerFromShop, ShopsStatus, SingleUse, settlement_of},
         refusal::Refusal,
         request,
         shedding::UnderWay,
@@ -140,8 +140,9 @@ where
         if claimed.degraded {
             mark_degraded(&mut answer);
         }
+        let shops_status = answer.response().extensions().get().map(|ShopsStatus(status)| *status);
         if answer.response().extensions().get::<NoAnswerFromShop>().is_none() {
-            claimed.settle(settlement_of(answer.status())).await;
+            claimed.settle(settlement_of(shops_status.unwrap_or(answer.status()))).await;
         }
     }
     Ok(answer)

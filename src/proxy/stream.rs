@@ -1,0 +1,169 @@
+//! The bytes of a connection to the shop, between the socket and the HTTP library.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+use actix_web::web::BytesMut;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use super::head::HeadReader;
+
+/// What one look at the socket takes while the head of an answer is read.
+const PIECE: usize = 8 * 1024;
+
+/// What has been seen of an answer, whether the library could read it or not.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// While the head of an answer is awaited.
+    head: RefCell<Option<HeadReader>>,
+    status: Cell<Option<u16>>,
+    changed: Cell<bool>,
+}
+
+impl Seen {
+    /// A request is about to be sent: what comes next is the head of its answer.
+    pub(super) fn expect_answer(&self) {
+        self.head.replace(Some(HeadReader::default()));
+        self.status.set(None);
+    }
+
+    /// The status of the answer, once its status line has been read.
+    pub(super) fn status(&self) -> Option<u16> {
+        self.status.get()
+    }
+
+    /// Whether the shop ever sent a head that had to be changed: where its answers end is not certain.
+    pub(super) fn changed(&self) -> bool {
+        self.changed.get()
+    }
+}
+
+/// A connection to the shop.
+pub(super) struct ShopStream {
+    tcp: TcpStream,
+    seen: Rc<Seen>,
+    /// Read and mended, and not yet taken.
+    ready: BytesMut,
+    /// The shop takes nothing any more.
+    deaf: bool,
+}
+
+impl ShopStream {
+    pub(super) fn new(tcp: TcpStream, seen: Rc<Seen>) -> Self {
+        Self { tcp, seen, ready: BytesMut::new(), deaf: false }
+    }
+
+    /// Reads until a head is complete, or the shop says no more for now. `false`: it has ended.
+    fn poll_head(&mut self, context: &mut Context<'_>, reader: &mut HeadReader) -> Poll<io::Result<bool>> {
+        let mut piece = [0; PIECE];
+        loop {
+            let mut read = ReadBuf::new(&mut piece);
+            ready!(Pin::new(&mut self.tcp).poll_read(context, &mut read))?;
+            let mut bytes = read.filled();
+            if bytes.is_empty() {
+                return Poll::Ready(Ok(false));
+            }
+            while let Some(head) = reader.read(&mut bytes)? {
+                self.ready.extend_from_slice(&head.lines);
+                if !head.is_interim {
+                    self.seen.changed.set(self.seen.changed.get() || head.changed);
+                    self.ready.extend_from_slice(bytes);
+                    return Poll::Ready(Ok(true));
+                }
+            }
+        }
+    }
+
+    fn take_ready(&mut self, into: &mut ReadBuf<'_>) {
+        let length = self.ready.len().min(into.remaining());
+        into.put_slice(&self.ready.split_to(length));
+        if self.ready.is_empty() {
+            self.ready = BytesMut::new();
+        }
+    }
+}
+
+impl AsyncRead for ShopStream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if !this.ready.is_empty() {
+            this.take_ready(into);
+            return Poll::Ready(Ok(()));
+        }
+        let Some(mut reader) = this.seen.head.take() else { return Pin::new(&mut this.tcp).poll_read(context, into) };
+        let head = this.poll_head(context, &mut reader);
+        this.seen.status.set(reader.final_status());
+        if !matches!(head, Poll::Ready(Ok(true))) {
+            this.seen.head.replace(Some(reader));
+        }
+        if !this.ready.is_empty() {
+            // An interim head may be among it.
+            this.take_ready(into);
+            return Poll::Ready(Ok(()));
+        }
+        head.map_ok(|_| ())
+    }
+}
+
+/// A shop that has answered need not take the rest of the request, and may end the connection: its answer is read all the
+/// same. Without an answer it is the reading that fails.
+fn unless_deaf<T>(deaf: &mut bool, written: Poll<io::Result<T>>, else_: T) -> Poll<io::Result<T>> {
+    match written {
+        Poll::Ready(Err(error)) if is_end(&error) => {
+            *deaf = true;
+            Poll::Ready(Ok(else_))
+        }
+        other => other,
+    }
+}
+
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+impl AsyncWrite for ShopStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.deaf {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let written = Pin::new(&mut this.tcp).poll_write(context, bytes);
+        unless_deaf(&mut this.deaf, written, bytes.len())
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let length = slices.iter().map(|slice| slice.len()).sum();
+        if this.deaf {
+            return Poll::Ready(Ok(length));
+        }
+        let written = Pin::new(&mut this.tcp).poll_write_vectored(context, slices);
+        unless_deaf(&mut this.deaf, written, length)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().tcp).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let ended = Pin::new(&mut this.tcp).poll_shutdown(context);
+        unless_deaf(&mut this.deaf, ended, ())
+    }
+}
