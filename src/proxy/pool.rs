@@ -2,7 +2,7 @@
 //!
 //! A kept connection may be closed by the shop in the very moment in which a request is sent on it, and then nobody knows
 //! whether the request was acted upon. So only what may be sent again, and has no body, uses one; everything else has a
-//! connection of its own, which ends with it (`docs/adr/0018-own-connections.md`).
+//! connection of its own, which ends with it (`docs/adr/0022-own-connections.md`).
 
 use std::{
     cell::{Cell, RefCell},
