@@ -4,13 +4,20 @@
 --        pass, or one from before Redis restarted empty, is as good.
 -- spent  it succeeded: no pass of this person given out so far buys again, also when the lease is long over.
 -- back   it did not: only this purchase's own claim goes.
+-- check  whether the pass might be claimed; nothing is taken or written, and another purchase under way is no matter.
+-- all    a purchase that needed no pass succeeded some ms ago: no pass that this person was given until then buys again,
+--        whatever it was and whoever holds a claim on it. The one among `passes` is consumed, if it was not over when it
+--        was sold. A direct pass is in no book here: nobody has seen one. With 0 ms the live pass goes whatever its
+--        expiry; a call that is repeated says how long ago it was, and spares passes given since.
 --
 -- KEYS   as includes/target.lua
--- ARGV   1..8 as includes/target.lua; 9 lease_ms; 10 user id; 11 its pass's expiry (s); 12 nonce; 13.. claim, spent or back
+-- ARGV   1..8 as includes/target.lua; 9 lease_ms; 10 user id; 11 its pass's expiry (s) or, of all, ms ago; 12 nonce; 13.. what
+--        it is one of the above; check and all have no nonce: ''
 -- Reply  now, then for each purchase, in the order of the call:
---        claim: 1 granted | 2 spent or revoked | 3 in use by another purchase | 4 expired
---        spent, back: 5 nothing counted (given back, or settled before) | 6 a queue's pass is used up | 7 a direct one
--- Example  7 claims a pass until 1300 with nonce n1 for 15000 ms at 1000000, and 8's purchase n2 succeeded: 1000000 1 6
+--        claim, check: 1 granted | 2 spent or revoked | 3 in use by another purchase | 4 expired
+--        spent, back, all: 5 nothing counted (given back, or settled before) | 6 a queue's pass is used up | 7 a direct one
+-- Example  7 claims a pass until 1300 with nonce n1 for 15000 ms at 1000000, 8's purchase n2 succeeded, 9's pass until 1300
+--          would do, and 10, who has one from the queue, bought without showing it: 1000000 1 6 1 6
 assert(#ARGV >= 13 and #ARGV % 4 == 1, 'purchase takes lease_ms, then user, expiry, nonce, what for each purchase')
 
 local GRANTED, SPENT, IN_USE, EXPIRED, NOTHING, CONSUMED, DIRECT_CONSUMED = 1, 2, 3, 4, 5, 6, 7
@@ -25,7 +32,7 @@ local alive = redis.call('EXISTS', seq) == 1
 local users, spenders, floor_of, claim_of, pass_of = {}, {}, {}, {}, {}
 for i = 10, #ARGV, 4 do
   users[#users + 1] = ARGV[i]
-  if alive and ARGV[i + 3] == 'spent' then
+  if alive and (ARGV[i + 3] == 'spent' or ARGV[i + 3] == 'all') then
     spenders[#spenders + 1] = ARGV[i]
   end
 end
@@ -44,12 +51,17 @@ local function holds(user, nonce)
   return claim_of[user] and string.sub(claim_of[user], 1, #nonce + 1) == nonce .. ' '
 end
 
-local function claim(user, expiry, nonce)
+local function check(user, expiry)
   if tonumber(expiry) <= floor_of[user] then
     return SPENT
   end
-  if tonumber(expiry) <= now_s then
-    return EXPIRED
+  return tonumber(expiry) <= now_s and EXPIRED or GRANTED
+end
+
+local function claim(user, expiry, nonce)
+  local checked = check(user, expiry)
+  if checked ~= GRANTED then
+    return checked
   end
   -- What somebody else wrote there holds nothing.
   local held_until = claim_of[user] and tonumber(string.match(claim_of[user], ' (%d+)$')) or 0
@@ -59,6 +71,17 @@ local function claim(user, expiry, nonce)
   claim_of[user] = nonce .. PADDING .. expiry .. ' ' .. lease_until
   reclaimed[user] = true
   return GRANTED
+end
+
+local function raise(user, floor_text)
+  floor_of[user] = tonumber(floor_text)
+  raised[#raised + 1], raised[#raised + 2] = floor_text, user
+end
+
+local function use_up(user)
+  pass_of[user] = nil
+  used[#used + 1] = user
+  return CONSUMED
 end
 
 local function settle(user, expiry_text, nonce, is_spent)
@@ -71,13 +94,9 @@ local function settle(user, expiry_text, nonce, is_spent)
     return NOTHING
   end
   local floor_text = expiry > tonumber(new_floor) and expiry_text or new_floor
-  local floor = tonumber(floor_text)
-  floor_of[user] = floor
-  raised[#raised + 1], raised[#raised + 2] = floor_text, user
-  if pass_of[user] and pass_of[user] <= floor then
-    pass_of[user] = nil
-    used[#used + 1] = user
-    return CONSUMED
+  raise(user, floor_text)
+  if pass_of[user] and pass_of[user] <= floor_of[user] then
+    return use_up(user)
   end
   if alive and expiry > now_s then
     direct_consumed = direct_consumed + 1
@@ -86,11 +105,34 @@ local function settle(user, expiry_text, nonce, is_spent)
   return NOTHING
 end
 
+local function spend_all(user, ago_ms)
+  local sold_s = math.floor(math.max(0, now - tonumber(ago_ms)) / 1000)
+  local floor, pass = sold_s + token_ttl_s, pass_of[user]
+  if pass and tonumber(ago_ms) == 0 then
+    floor = math.max(floor, pass)
+  end
+  if floor <= floor_of[user] then
+    return NOTHING
+  end
+  raise(user, string.format('%.0f', floor))
+  -- A pass that was over is the sweep's to count.
+  return pass and pass > sold_s and pass <= floor and use_up(user) or NOTHING
+end
+
+local function answer(user, number, nonce, what)
+  if what == 'claim' then
+    return claim(user, number, nonce)
+  elseif what == 'check' then
+    return check(user, number)
+  elseif what == 'all' then
+    return spend_all(user, number)
+  end
+  return settle(user, number, nonce, what == 'spent')
+end
+
 local reply = { now }
 for i = 10, #ARGV, 4 do
-  local user, expiry, nonce, what = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-  local is_claim = what == 'claim'
-  reply[#reply + 1] = is_claim and claim(user, expiry, nonce) or settle(user, expiry, nonce, what == 'spent')
+  reply[#reply + 1] = answer(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
 end
 
 local taken, ended = {}, {}

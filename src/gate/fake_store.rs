@@ -24,6 +24,10 @@ pub(super) struct FakeStore {
 pub(super) struct State {
     claims: HashMap<UserId, String>,
     spent: HashSet<UserId>,
+    /// What a check answers instead of the truth.
+    pub(super) check_answer: Option<Result<Claim, StoreError>>,
+    /// Who bought without a pass, as often as the store was told, and whether it was told late.
+    pub(super) spent_all: Vec<(UserId, bool)>,
     /// What claiming answers instead of the truth, one a call.
     pub(super) claim_answers: VecDeque<Result<Claim, StoreError>>,
     /// How many calls to settle fail.
@@ -82,6 +86,23 @@ impl VirtualQueueStore for FakeStore {
             }
             Settlement::GivenBack => Ok(Settled::Nothing),
         }
+    }
+
+    async fn check(&self, _: QueueTarget, user: UserId, _: u64) -> Result<Claim, StoreError> {
+        let state = self.state.lock().unwrap();
+        let truth = if state.spent.contains(&user) { Claim::Spent } else { Claim::Granted };
+        state.check_answer.clone().unwrap_or(Ok(truth))
+    }
+
+    async fn spend_all(&self, _: QueueTarget, user: UserId, ago: Duration) -> Result<Settled, StoreError> {
+        let mut state = self.state.lock().unwrap();
+        if state.settle_failures > 0 {
+            state.settle_failures -= 1;
+            return Err(StoreError::TimedOut);
+        }
+        state.spent_all.push((user, !ago.is_zero()));
+        state.spent.insert(user);
+        Ok(Settled::Consumed)
     }
 
     async fn enter_if_absent(&self, _: QueueTarget, _: UserId) -> Result<Option<Place>, StoreError> {

@@ -126,6 +126,12 @@ impl VirtualQueueStore for FaultyStore {
     ) -> Result<Settled, StoreError> {
         self.reached().await?.settle(target, user, until, nonce, how).await
     }
+    async fn check(&self, target: QueueTarget, user: UserId, until: u64) -> Result<Claim, StoreError> {
+        self.reached().await?.check(target, user, until).await
+    }
+    async fn spend_all(&self, target: QueueTarget, user: UserId, ago: Duration) -> Result<Settled, StoreError> {
+        self.reached().await?.spend_all(target, user, ago).await
+    }
     async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError> {
         self.reached().await?.stats(target).await
     }

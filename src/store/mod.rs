@@ -26,7 +26,7 @@ pub use overrides::Overrides;
 ///
 /// # Errors
 /// All calls answer [`StoreError`] in the same way, and within `redis.command_timeout_ms` where a buyer waits
-/// (`enter_if_absent`, `status`, `leave`, `claim`, `settle`).
+/// (`enter_if_absent`, `status`, `leave`, `claim`, `check`, `settle`, `spend_all`).
 #[async_trait]
 pub trait VirtualQueueStore: Send + Sync {
     /// A place for this person: the one they have (which counts as a poll), their live pass, or a new number at the
@@ -43,6 +43,10 @@ pub trait VirtualQueueStore: Send + Sync {
     async fn claim(&self, target: QueueTarget, user: UserId, expires_at: u64, nonce: &str)
     -> Result<Claim, StoreError>;
 
+    /// Whether a purchase with this pass might begin. None does, and one that is under way is no matter: never
+    /// [`Claim::InUse`].
+    async fn check(&self, target: QueueTarget, user: UserId, expires_at: u64) -> Result<Claim, StoreError>;
+
     /// Ends a claim. Spending also works late, after the lease; giving back only removes the claim of this `nonce`.
     async fn settle(
         &self,
@@ -52,6 +56,12 @@ pub trait VirtualQueueStore: Send + Sync {
         nonce: &str,
         how: Settlement,
     ) -> Result<Settled, StoreError>;
+
+    /// A purchase that needed no pass succeeded `ago`: every pass that this person was given until then is spent, also one
+    /// that another purchase has claimed. Their pass from the queue is consumed, once; a direct pass is in no book here,
+    /// since nobody has seen one. The first call says that it was now (zero), and no pass of theirs is left; one that
+    /// is repeated says how long ago it was, and touches no pass given since.
+    async fn spend_all(&self, target: QueueTarget, user: UserId, ago: Duration) -> Result<Settled, StoreError>;
 
     /// The books. Zeros for a target nobody uses; creates nothing.
     async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError>;

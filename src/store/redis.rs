@@ -109,6 +109,20 @@ impl RedisStore {
         server::warnings(&self.shared.masters).await
     }
 
+    async fn judged(&self, target: QueueTarget, purchase: Purchase) -> Result<Claim, StoreError> {
+        match self.purchases.ask(target, purchase).await? {
+            Purchased::Claim(claim) => Ok(claim),
+            Purchased::Settled(_) => Err(crossed()),
+        }
+    }
+
+    async fn settled(&self, target: QueueTarget, purchase: Purchase) -> Result<Settled, StoreError> {
+        match self.purchases.ask(target, purchase).await? {
+            Purchased::Settled(settled) => Ok(settled),
+            Purchased::Claim(_) => Err(crossed()),
+        }
+    }
+
     async fn group(
         &self,
         batcher: &Batcher<Visit>,
@@ -159,11 +173,7 @@ impl VirtualQueueStore for RedisStore {
         expires_at: u64,
         nonce: &str,
     ) -> Result<Claim, StoreError> {
-        let purchase = Purchase { user, expires_at, nonce: nonce.into(), ended: None };
-        match self.purchases.ask(target, purchase).await? {
-            Purchased::Claim(claim) => Ok(claim),
-            Purchased::Settled(_) => Err(crossed()),
-        }
+        self.judged(target, Purchase::Claim { user, expires_at, nonce: nonce.into() }).await
     }
 
     async fn settle(
@@ -174,11 +184,15 @@ impl VirtualQueueStore for RedisStore {
         nonce: &str,
         how: Settlement,
     ) -> Result<Settled, StoreError> {
-        let purchase = Purchase { user, expires_at, nonce: nonce.into(), ended: Some(how) };
-        match self.purchases.ask(target, purchase).await? {
-            Purchased::Settled(settled) => Ok(settled),
-            Purchased::Claim(_) => Err(crossed()),
-        }
+        self.settled(target, Purchase::Ended { user, expires_at, nonce: nonce.into(), how }).await
+    }
+
+    async fn check(&self, target: QueueTarget, user: UserId, expires_at: u64) -> Result<Claim, StoreError> {
+        self.judged(target, Purchase::Check { user, expires_at }).await
+    }
+
+    async fn spend_all(&self, target: QueueTarget, user: UserId, ago: Duration) -> Result<Settled, StoreError> {
+        self.settled(target, Purchase::WithoutPass { user, ago_ms: ago.as_millis() }).await
     }
 
     async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError> {

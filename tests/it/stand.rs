@@ -172,6 +172,17 @@ impl Stand {
         settled
     }
 
+    pub(crate) async fn check(&self, id: u64, expires_at: u64) -> Claim {
+        self.store.check(self.target, user(id), expires_at).await.unwrap()
+    }
+
+    pub(crate) async fn spend_all(&self, id: u64, ago_ms: u64) -> Settled {
+        let ago = std::time::Duration::from_millis(ago_ms);
+        let settled = self.store.spend_all(self.target, user(id), ago).await.unwrap();
+        self.stats().await;
+        settled
+    }
+
     /// Claims and spends.
     pub(crate) async fn buy(&self, id: u64, expires_at: u64) -> Settled {
         assert_eq!(self.claim(id, expires_at, "purchase").await, Claim::Granted);

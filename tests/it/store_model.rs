@@ -83,6 +83,11 @@ impl Case {
                 let expires_at = self.pass(at, who, which);
                 self.call(Call::Settle(at, USERS[who], expires_at, nonce, how)).await?;
             }
+            Step::SpendAll(at, who, ago) => self.call(Call::SpendAll(at, USERS[who], ago)).await?,
+            Step::Check(at, who, which) => {
+                let expires_at = self.pass(at, who, which);
+                self.call(Call::Check(at, USERS[who], expires_at)).await?;
+            }
             Step::Direct(at, passes) => self.call(Call::Direct(at, passes)).await?,
             Step::Adopt(at, who, seconds) => {
                 let expires_at = self.now_ms() / 1000 + seconds;

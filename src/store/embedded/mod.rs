@@ -145,6 +145,18 @@ impl VirtualQueueStore for EmbeddedStore {
         Ok(self.create(target, |kept, force| kept.claim(force, user, expires_at, nonce)))
     }
 
+    async fn check(&self, target: QueueTarget, user: UserId, expires_at: u64) -> Result<Claim, StoreError> {
+        let checked = self.find(target, |kept, force| kept.check(force, user, expires_at));
+        let is_over = expires_at <= self.clock.now_ms() / 1000;
+        Ok(checked.unwrap_or(if is_over { Claim::Expired } else { Claim::Granted }))
+    }
+
+    async fn spend_all(&self, target: QueueTarget, user: UserId, ago: Duration) -> Result<Settled, StoreError> {
+        let settled = self.create(target, |kept, force| kept.spend_all(force, user, ago.as_millis() as u64));
+        self.metrics.tokens(target, TokenEvent::Consumed, u64::from(settled == Settled::Consumed));
+        Ok(settled)
+    }
+
     async fn settle(
         &self,
         target: QueueTarget,

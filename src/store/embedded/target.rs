@@ -104,13 +104,22 @@ impl Target {
         Departure::GaveUpPass
     }
 
+    /// `purchase.lua`, a check.
+    pub(super) fn check(&self, force: &InForce<'_>, user: UserId, expires_at: u64) -> Claim {
+        if expires_at <= self.floor(user) {
+            Claim::Spent
+        } else if expires_at <= force.now_s() {
+            Claim::Expired
+        } else {
+            Claim::Granted
+        }
+    }
+
     /// `purchase.lua`, a claim.
     pub(super) fn claim(&mut self, force: &InForce<'_>, user: UserId, expires_at: u64, nonce: &str) -> Claim {
-        if expires_at <= self.floor(user) {
-            return Claim::Spent;
-        }
-        if expires_at <= force.now_s() {
-            return Claim::Expired;
+        let checked = self.check(force, user, expires_at);
+        if checked != Claim::Granted {
+            return checked;
         }
         if self.claims.get(&user).is_some_and(|held| held.nonce != nonce && held.lease_until > force.now) {
             return Claim::InUse;
@@ -149,6 +158,27 @@ impl Target {
             Settled::DirectConsumed
         } else {
             Settled::Nothing
+        }
+    }
+
+    /// `purchase.lua`, a purchase without a pass, `ago_ms` ago.
+    pub(super) fn spend_all(&mut self, force: &InForce<'_>, user: UserId, ago_ms: u64) -> Settled {
+        let sold_s = force.now.saturating_sub(ago_ms) / 1000;
+        let pass = self.life.as_ref().and_then(|life| life.passes.get(user));
+        let given_until = sold_s + force.rules.token_ttl_seconds;
+        let floor = pass.filter(|_| ago_ms == 0).map_or(given_until, |pass| pass.max(given_until));
+        if floor <= self.floor(user) {
+            return Settled::Nothing;
+        }
+        self.floors.set(user, floor);
+        self.slide(force);
+        match &mut self.life {
+            Some(life) if pass.is_some_and(|pass| sold_s < pass && pass <= floor) => {
+                life.passes.remove(user);
+                life.books.consumed += 1;
+                Settled::Consumed
+            }
+            _ => Settled::Nothing,
         }
     }
 

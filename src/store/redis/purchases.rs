@@ -1,4 +1,4 @@
-//! Purchases that begin or end together go in one call, as people who enter together do.
+//! Purchases that are checked, begin or end together go in one call, as people who enter together do.
 
 use std::{
     hash::{Hash, Hasher},
@@ -16,31 +16,50 @@ use crate::{
     store::{Settled, Settlement, StoreError},
 };
 
-/// A purchase that begins, or ends: whose, with the pass that ends when (s), under which nonce.
+/// What is asked about one purchase, or told of it: whose, and with the pass that ends when (s).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Purchase {
-    pub(super) user: UserId,
-    pub(super) expires_at: u64,
-    pub(super) nonce: Arc<str>,
-    /// How it ended; `None`: it begins.
-    pub(super) ended: Option<Settlement>,
+pub(super) enum Purchase {
+    /// It begins.
+    Claim { user: UserId, expires_at: u64, nonce: Arc<str> },
+    /// It might.
+    Check { user: UserId, expires_at: u64 },
+    /// It has ended.
+    Ended { user: UserId, expires_at: u64, nonce: Arc<str>, how: Settlement },
+    /// It needed no pass, and succeeded so long ago.
+    WithoutPass { user: UserId, ago_ms: u128 },
 }
 
 impl Purchase {
+    fn user(&self) -> UserId {
+        match self {
+            Self::Claim { user, .. }
+            | Self::Check { user, .. }
+            | Self::Ended { user, .. }
+            | Self::WithoutPass { user, .. } => *user,
+        }
+    }
+
     fn args(&self) -> [String; 4] {
-        let what = match self.ended {
-            None => "claim",
-            Some(Settlement::Spent) => "spent",
-            Some(Settlement::GivenBack) => "back",
+        let (number, nonce, what) = match self {
+            Self::Claim { expires_at, nonce, .. } => (expires_at.to_string(), nonce.to_string(), "claim"),
+            Self::Check { expires_at, .. } => (expires_at.to_string(), String::new(), "check"),
+            Self::Ended { expires_at, nonce, how, .. } => {
+                let what = match how {
+                    Settlement::Spent => "spent",
+                    Settlement::GivenBack => "back",
+                };
+                (expires_at.to_string(), nonce.to_string(), what)
+            }
+            Self::WithoutPass { ago_ms, .. } => (ago_ms.to_string(), String::new(), "all"),
         };
-        [self.user.to_string(), self.expires_at.to_string(), self.nonce.to_string(), what.to_owned()]
+        [self.user().to_string(), number, nonce, what.to_owned()]
     }
 }
 
 /// Hardly anybody has two under way.
 impl Hash for Purchase {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.user.hash(state);
+        self.user().hash(state);
     }
 }
 

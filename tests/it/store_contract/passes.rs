@@ -22,6 +22,13 @@ super::behaviours! {
     settling_twice_does_not_touch_a_newer_pass,
     claims_and_floors_outlive_the_queue,
     passes_are_counted_once_each,
+    a_purchase_without_a_pass_spends_the_one_its_user_has,
+    a_purchase_without_a_pass_spends_what_another_purchase_has_claimed,
+    a_purchase_without_a_pass_spends_a_direct_one_that_nobody_has_seen,
+    a_purchase_without_a_pass_told_again_or_late_spares_passes_given_since,
+    a_pass_that_was_over_is_not_spent_by_a_purchase_without_one,
+    each_purchase_without_a_pass_spends_a_pass_however_quickly_they_follow,
+    checking_a_pass_takes_nothing,
 }
 
 /// Enters, is admitted, and has a pass.
@@ -216,6 +223,102 @@ async fn claims_and_floors_outlive_the_queue(stand: Stand) {
     stand.waits(8).await;
     stand.batch().await;
     assert!(stand.pass(8).await > expires_at, "the pass from the queue is good, although a direct one was spent");
+}
+
+async fn a_purchase_without_a_pass_spends_the_one_its_user_has(stand: Stand) {
+    let (expires_at, of_another) = (admitted(&stand, 7).await, admitted(&stand, 8).await);
+    assert_eq!(stand.spend_all(7, 0).await, Settled::Consumed);
+    assert_eq!(stand.claim(7, expires_at, "again").await, Claim::Spent);
+    assert_eq!(stand.check(7, expires_at).await, Claim::Spent);
+    assert_eq!(stand.poll(7).await, None);
+    assert_eq!(stand.spend_all(7, 0).await, Settled::Nothing, "there is none any more");
+    assert_eq!(stand.settle(7, expires_at, "late", Settlement::Spent).await, Settled::Nothing, "it bought already");
+    assert_eq!(stand.check(8, of_another).await, Claim::Granted, "nobody else's");
+    let stats = stand.stats().await;
+    assert_eq!((stats.consumed, stats.direct_consumed, stats.live), (1, 0, 1));
+    let new = admitted(&stand, 7).await;
+    assert!(new > expires_at);
+    assert_eq!(stand.buy(7, new).await, Settled::Consumed, "the next one is good");
+}
+
+async fn a_purchase_without_a_pass_spends_what_another_purchase_has_claimed(stand: Stand) {
+    let expires_at = admitted(&stand, 7).await;
+    assert_eq!(stand.claim(7, expires_at, "select").await, Claim::Granted);
+    assert_eq!(stand.spend_all(7, 0).await, Settled::Consumed);
+    assert_eq!(stand.settle(7, expires_at, "select", Settlement::GivenBack).await, Settled::Nothing);
+    assert_eq!(stand.claim(7, expires_at, "again").await, Claim::Spent);
+    assert_eq!(stand.stats().await.consumed, 1);
+}
+
+async fn a_purchase_without_a_pass_spends_a_direct_one_that_nobody_has_seen(stand: Stand) {
+    let expires_at = stand.now_s() + 300;
+    assert_eq!(stand.spend_all(7, 0).await, Settled::Nothing, "no queue, no books to count it in");
+    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Spent);
+    stand.waits(1).await;
+    assert_eq!(stand.spend_all(8, 0).await, Settled::Nothing);
+    assert_eq!(stand.check(8, expires_at).await, Claim::Spent);
+    let stats = stand.stats().await;
+    assert_eq!((stats.consumed, stats.direct_consumed, stats.waiting), (0, 0, 1));
+    assert_eq!(stand.spend_all(1, 0).await, Settled::Nothing, "who waits has no pass, and keeps the place");
+    stand.batch().await;
+    assert!(stand.pass(1).await > expires_at, "and gets one that is newer than all that are spent");
+}
+
+async fn a_purchase_without_a_pass_told_again_or_late_spares_passes_given_since(stand: Stand) {
+    let old = admitted(&stand, 7).await;
+    assert_eq!(stand.spend_all(7, 0).await, Settled::Consumed);
+    stand.advance(5000);
+    // The pump ticks on.
+    stand.tick().await;
+    let new = admitted(&stand, 7).await;
+    let ago = 5000 + 2000;
+    assert_eq!(stand.spend_all(7, ago).await, Settled::Nothing, "the answer was lost, and it is told again");
+    assert_eq!(stand.poll(7).await, Some(Place::Admitted { expires_at: new }));
+    assert!(new > old);
+    assert_eq!(stand.claim(7, new, "select").await, Claim::Granted);
+
+    let kept = admitted(&stand, 8).await;
+    stand.advance(60_000);
+    assert_eq!(stand.spend_all(8, 59_000).await, Settled::Consumed, "the store was away meanwhile");
+    assert_eq!(stand.check(8, kept).await, Claim::Spent);
+    assert_eq!(stand.stats().await.consumed, 2);
+}
+
+async fn a_pass_that_was_over_is_not_spent_by_a_purchase_without_one(stand: Stand) {
+    let expires_at = admitted(&stand, 7).await;
+    admitted(&stand, 8).await;
+    stand.advance((expires_at - stand.now_s()) * 1000);
+    assert_eq!(stand.spend_all(7, 0).await, Settled::Nothing, "the seats were locked for longer than the pass lived");
+    stand.advance(3000);
+    assert_eq!(stand.spend_all(8, 4000).await, Settled::Consumed, "that one was sold before its pass was over");
+    assert_eq!(stand.sweep().await.expired, 1);
+    let stats = stand.stats().await;
+    assert_eq!((stats.consumed, stats.expired, stats.live), (1, 1, 0));
+}
+
+async fn each_purchase_without_a_pass_spends_a_pass_however_quickly_they_follow(stand: Stand) {
+    stand.set_overrides(Overrides { tick_ms: Some(500), ..Overrides::default() });
+    for bought in 1..=4 {
+        let expires_at = admitted(&stand, 7).await;
+        assert_eq!(stand.spend_all(7, 0).await, Settled::Consumed, "{bought}");
+        assert_eq!(stand.check(7, expires_at).await, Claim::Spent);
+        assert_eq!(stand.stats().await.consumed, bought);
+    }
+}
+
+async fn checking_a_pass_takes_nothing(stand: Stand) {
+    let direct = stand.now_s() + 300;
+    assert_eq!(stand.check(9, direct).await, Claim::Granted, "also of a target that nobody uses");
+    assert_eq!(stand.check(9, stand.now_s()).await, Claim::Expired);
+    let expires_at = admitted(&stand, 7).await;
+    for _ in 0..2 {
+        assert_eq!(stand.check(7, expires_at).await, Claim::Granted);
+    }
+    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted, "nobody holds it");
+    assert_eq!(stand.check(7, expires_at).await, Claim::Granted, "a purchase under way is no matter");
+    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse);
+    stand.advance((expires_at - stand.now_s()) * 1000);
+    assert_eq!(stand.check(7, expires_at).await, Claim::Expired);
 }
 
 async fn passes_are_counted_once_each(stand: Stand) {

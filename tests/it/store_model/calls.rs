@@ -1,5 +1,7 @@
 //! What can happen in a case, and how likely it is.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use virtual_queue::store::{
     Adopted, Claim, Departure, Place, Settled, Settlement, Sweep, Tick, VirtualQueueStore, embedded::Overrides,
@@ -32,6 +34,9 @@ pub(super) enum Step {
     Leave(u64, usize),
     Claim(u64, usize, usize, u8),
     Settle(u64, usize, usize, u8, Settlement),
+    /// A purchase without a pass, so many ms ago.
+    SpendAll(u64, usize, u64),
+    Check(u64, usize, usize),
     Direct(u64, u64),
     /// Handed over after an outage, with a direct pass of so many seconds.
     Adopt(u64, usize, u64),
@@ -80,6 +85,9 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         30 => (at(), buyer(), which(), nonce()).prop_map(|(at, who, which, nonce)| Step::Claim(at, who, which, nonce)),
         30 => (at(), buyer(), which(), nonce(), how)
             .prop_map(|(at, who, which, nonce, how)| Step::Settle(at, who, which, nonce, how)),
+        14 => (at(), buyer(), prop_oneof![2 => Just(0u64), 1 => 1u64..30_000])
+            .prop_map(|(at, who, ago)| Step::SpendAll(at, who, ago)),
+        6 => (at(), buyer(), which()).prop_map(|(at, who, which)| Step::Check(at, who, which)),
         6 => (at(), 4u64..9, ticks()).prop_map(|(at, ticks, how)| Step::Pause(at, ticks, how)),
         10 => Just(Step::Again),
         6 => (at(), overrides()).prop_map(|(at, overrides)| Step::Override(at, overrides)),
@@ -109,6 +117,8 @@ pub(super) enum Call {
     Leave(u64, u64),
     Claim(u64, u64, u64, u8),
     Settle(u64, u64, u64, u8, Settlement),
+    SpendAll(u64, u64, u64),
+    Check(u64, u64, u64),
     Direct(u64, u64),
     Adopt(u64, u64, u64),
     /// Where, and how many this tick has evicted already.
@@ -137,6 +147,8 @@ impl Call {
             | Self::Leave(at, _)
             | Self::Claim(at, ..)
             | Self::Settle(at, ..)
+            | Self::SpendAll(at, ..)
+            | Self::Check(at, ..)
             | Self::Direct(at, _)
             | Self::Adopt(at, ..)
             | Self::Sweep(at, _)
@@ -155,6 +167,12 @@ impl Call {
             Self::Settle(at, who, expires_at, nonce, how) => Answer::Settled(
                 store.settle(target(at), user(who), expires_at, &format!("n{nonce}"), how).await.unwrap(),
             ),
+            Self::SpendAll(at, who, ago) => {
+                Answer::Settled(store.spend_all(target(at), user(who), Duration::from_millis(ago)).await.unwrap())
+            }
+            Self::Check(at, who, expires_at) => {
+                Answer::Claim(store.check(target(at), user(who), expires_at).await.unwrap())
+            }
             Self::Direct(at, passes) => {
                 store.count_direct(target(at), passes).await.unwrap();
                 Answer::Done

@@ -114,6 +114,20 @@ impl Referee {
                     prop_assert!(expires_at > person.dead_through, "rule 8: a dead pass of {who} was to buy again");
                 }
             }
+            (Call::Check(_, who, expires_at), Answer::Claim(Claim::Granted)) => {
+                let dead_through = self.people.get(&who).map_or(0, |person| person.dead_through);
+                prop_assert!(expires_at > dead_through, "rule 8: a dead pass of {who} is said to be good");
+            }
+            (Call::SpendAll(_, who, ago_ms), Answer::Settled(settled)) => {
+                let sold_s = (now_s * 1000).saturating_sub(ago_ms) / 1000;
+                let person = self.people.entry(who).or_default();
+                person.dead_through = person.dead_through.max(sold_s + self.rules.token_ttl_seconds);
+                if *settled == Settled::Consumed {
+                    person.dead_through = person.dead_through.max(person.live.take().unwrap_or(0));
+                } else if ago_ms == 0 {
+                    person.live = person.live.filter(|live| *live <= now_s);
+                }
+            }
             (Call::Settle(_, who, expires_at, _, Settlement::Spent), Answer::Settled(settled)) => {
                 let person = self.people.entry(who).or_default();
                 // That a pass has bought is remembered as long as it could buy, and no longer.

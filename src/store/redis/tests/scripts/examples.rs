@@ -71,9 +71,11 @@ async fn the_examples_of_leaving_buying_and_the_books_are_true() {
 
     let mut redis = Bare::open().await;
     redis.enter(990_000, 8..=8).await;
+    redis.enter(990_000, 10..=10).await;
     redis.run(&scripts::ADMIT, 1_000_000, &[]).await;
-    let expiry = redis.run(&scripts::STATUS, 1_000_000, &["8"]).await[8].to_string();
-    let bought = ["15000", "7", "1300", "n1", "claim", "8", &expiry, "n2", "spent"];
+    let expiry = redis.run(&scripts::STATUS, 1_000_000, &["8", "10"]).await[8].to_string();
+    let mut bought = vec!["15000", "7", "1300", "n1", "claim", "8", &expiry, "n2", "spent"];
+    bought.extend(["9", "1300", "", "check", "10", "0", "", "all"]);
     is_the_example(&scripts::PURCHASE, &redis.run(&scripts::PURCHASE, 1_000_000, &bought).await);
 
     let mut redis = Bare::open().await;
