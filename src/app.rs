@@ -350,6 +350,7 @@ fn gate(
         .keep_headers(config.upstream.keep_headers.clone())
         .metrics(metrics.clone())
         .lease(Duration::from_millis(config.upstream.lease_ms()))
+        .passes_live(Duration::from_secs(config.token.ttl_seconds))
         .shed_beyond(config.load_shedding.max_concurrent_requests)
         .routes(GatedRoutes::new(config.gate.routes.clone()));
     // Where limited drops do not exist, neither does their purchase: 404, not 403.

@@ -93,7 +93,7 @@ impl Metrics {
             )?,
             bypass_attempts: counters(
                 "virtual_queue_bypass_attempts_total",
-                "Purchase calls refused for want of a valid pass.",
+                "Purchase calls refused for want of a valid pass, by the reason in the answer.",
                 &["reason"],
             )?,
             redis_degraded: counters(

@@ -1,14 +1,23 @@
 //! The one form of an error answer: `application/problem+json` (RFC 9457) with the TDD's `code` and `detail`.
 //!
-//! Here: the body and its headers. Not here: which error is which answer; that is decided where it arises.
+//! Here: the body and its headers, what buyers read in both their languages (`problem/words.rs`), and which of them
+//! somebody gets (`problem/language.rs`). Not here: which error is which answer; that is decided where it arises.
+
+mod language;
+pub mod words;
 
 use std::borrow::Cow;
 
 use actix_web::{
     HttpResponse,
-    http::{StatusCode, header},
+    http::{
+        StatusCode,
+        header::{self, HeaderMap},
+    },
 };
 use serde_json::json;
+
+pub use self::{language::Language, words::Words};
 
 /// The media type of every error answer.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -22,16 +31,49 @@ pub struct Problem {
     pub code: &'static str,
     /// What the code means, in a few words that never change.
     pub title: &'static str,
+    /// Which of several reasons it was, where the code alone does not tell: `expired`.
+    pub reason: Option<&'static str>,
     /// What happened here, for people.
-    pub detail: Cow<'static, str>,
+    pub detail: Detail,
     /// Seconds after which asking again makes sense; 429 and 503 always have them.
     pub retry_after: Option<u64>,
 }
 
+/// What happened, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Detail {
+    /// For developers and operators, in English.
+    Plain(Cow<'static, str>),
+    /// For buyers, in the language they read.
+    ForBuyers(Words),
+}
+
+impl Detail {
+    /// The text for who reads this language, and the one it is in.
+    pub fn text(&self, language: Language) -> (Language, &str) {
+        match self {
+            Self::Plain(text) => (Language::English, text),
+            Self::ForBuyers(words) => words.text(language),
+        }
+    }
+}
+
 impl Problem {
-    /// A problem whose detail is fixed, with nothing to wait for.
+    /// A problem that only developers and operators see, with nothing to wait for.
     pub const fn new(status: StatusCode, code: &'static str, title: &'static str, detail: &'static str) -> Self {
-        Self { status, code, title, detail: Cow::Borrowed(detail), retry_after: None }
+        Self { status, code, title, reason: None, detail: Detail::Plain(Cow::Borrowed(detail)), retry_after: None }
+    }
+
+    /// A problem that buyers see, with nothing to wait for.
+    pub const fn for_buyers(status: StatusCode, code: &'static str, title: &'static str, words: Words) -> Self {
+        Self { status, code, title, reason: None, detail: Detail::ForBuyers(words), retry_after: None }
+    }
+
+    /// It was for this reason.
+    #[must_use]
+    pub const fn because(mut self, reason: &'static str) -> Self {
+        self.reason = Some(reason);
+        self
     }
 
     /// Asking again makes sense after this many seconds.
@@ -41,20 +83,45 @@ impl Problem {
         self
     }
 
-    /// The answer: never cached.
+    /// The answer to who sent these headers, in their language: never cached.
+    pub fn answer(&self, asked: &HeaderMap) -> HttpResponse {
+        match self.detail {
+            Detail::Plain(_) => self.in_language(Language::English),
+            Detail::ForBuyers(_) => self.in_language(Language::asked_for(asked)),
+        }
+    }
+
+    /// The answer where nobody's headers are at hand. Buyers' are in the first language, and have the problem in their
+    /// extensions, so that [`Self::answer`] may take their place.
     pub fn into_response(self) -> HttpResponse {
+        let mut response = self.in_language(Language::default());
+        if matches!(self.detail, Detail::ForBuyers(_)) {
+            response.extensions_mut().insert(self);
+        }
+        response
+    }
+
+    fn in_language(&self, language: Language) -> HttpResponse {
+        let (language, detail) = self.detail.text(language);
         let mut response = HttpResponse::build(self.status);
         response.insert_header((header::CACHE_CONTROL, "no-store"));
         if let Some(seconds) = self.retry_after {
             response.insert_header((header::RETRY_AFTER, seconds));
         }
-        let body = json!({
+        if let Detail::ForBuyers(_) = self.detail {
+            response.insert_header((header::CONTENT_LANGUAGE, language.tag()));
+            response.insert_header((header::VARY, "Accept-Language"));
+        }
+        let mut body = json!({
             "type": "about:blank",
             "title": self.title,
             "status": self.status.as_u16(),
             "code": self.code,
-            "detail": self.detail,
+            "detail": detail,
         });
+        if let Some(reason) = self.reason {
+            body["reason"] = reason.into();
+        }
         response.content_type(PROBLEM_JSON).body(body.to_string())
     }
 }
@@ -74,11 +141,33 @@ mod tests {
         assert_eq!(response.headers().get(header::CONTENT_TYPE).unwrap(), "application/problem+json");
         assert_eq!(response.headers().get(header::CACHE_CONTROL).unwrap(), "no-store");
         assert_eq!(response.headers().get(header::RETRY_AFTER).unwrap(), "1");
+        let response_has_no_language =
+            [header::CONTENT_LANGUAGE, header::VARY].iter().all(|name| !response.headers().contains_key(name));
         let body = to_bytes(response.into_body()).await.unwrap();
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(
             body,
             json!({"type": "about:blank", "title": "Too busy", "status": 503, "code": "OVERLOADED", "detail": "come back"})
         );
+        assert!(response_has_no_language);
+    }
+
+    #[actix_web::test]
+    async fn buyers_are_told_in_their_language_and_why() {
+        let problem = Problem::for_buyers(StatusCode::FORBIDDEN, "DENIED", "Denied", words::SPENT).because("spent");
+        for (asked, language) in
+            [(None, Language::Korean), (Some("ko"), Language::Korean), (Some("en"), Language::English)]
+        {
+            let mut headers = HeaderMap::new();
+            if let Some(asked) = asked {
+                headers.insert(header::ACCEPT_LANGUAGE, asked.parse().unwrap());
+            }
+            let response = problem.answer(&headers);
+            assert_eq!(response.headers().get(header::CONTENT_LANGUAGE).unwrap(), language.tag());
+            assert_eq!(response.headers().get(header::VARY).unwrap(), "Accept-Language");
+            let body: serde_json::Value =
+                serde_json::from_slice(&to_bytes(response.into_body()).await.unwrap()).unwrap();
+            assert_eq!((&body["detail"], &body["reason"]), (&words::SPENT.text(language).1.into(), &"spent".into()));
+        }
     }
 }

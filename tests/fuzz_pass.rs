@@ -152,9 +152,13 @@ impl Fuzzer {
                 assert_eq!(self.keyring.mint(claims.target, claims.user, claims.expires_at).raw(), raw);
                 true
             }
-            Err(PassRefusal::Forged | PassRefusal::Expired | PassRefusal::OtherTarget | PassRefusal::OtherUser) => {
-                false
-            }
+            Err(
+                PassRefusal::Malformed
+                | PassRefusal::Forged
+                | PassRefusal::Expired
+                | PassRefusal::OtherTarget
+                | PassRefusal::OtherUser,
+            ) => false,
         }
     }
 }

@@ -21,9 +21,10 @@ A waiting room with a small shop behind it, all in memory. {batch} people are le
   # buy, with the token in place of TOKEN; without it: 403
   curl -X POST -H 'X-User-Id: 7' -H 'X-Entry-Token: TOKEN' {base}/limited-drops/42/orders
 
-The same for seats: …/virtual-queues/ticketing-event/7/entries, then
+The same for seats: …/virtual-queues/ticketing-event/7/entries, then select as often as you like, and buy
   curl -X POST -H 'X-User-Id: 7' -H 'X-Entry-Token: TOKEN' -H 'Content-Type: application/json' \\
        -d '{{\"seatIds\":[\"A1\"]}}' {base}/events/7/seats/select
+  curl -X POST -H 'X-User-Id: 7' -H 'Content-Type: application/json' -d '{{\"seatIds\":[\"A1\"]}}' {base}/events/7/tickets
 
 To open: {base}/virtual-queues/limited-drop/42/stats  {management}/metrics  {base}/openapi.json
 Ctrl-C ends it.

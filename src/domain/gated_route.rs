@@ -95,13 +95,18 @@ impl GatedRoute {
         })
     }
 
-    /// The PRD's two: orders of limited drops, seat selection of events.
+    /// The PRD's: orders of limited drops; seat selection of events, which keeps the pass, so that a buyer may change or
+    /// add seats; and buying the tickets, which needs no pass, since the lock on the seats is the right to go on (TDD
+    /// OQ3), and spends it.
     pub fn of_the_prd() -> Vec<Self> {
+        use QueueTargetType::{LimitedDrop, TicketingEvent};
         let routes = [
-            Self::new("POST", "/limited-drops/{dropId}/orders", QueueTargetType::LimitedDrop),
-            Self::new("POST", "/events/{id}/seats/select", QueueTargetType::TicketingEvent),
+            ("/limited-drops/{dropId}/orders", LimitedDrop, PassRule::NeedsAndSpends),
+            ("/events/{id}/seats/select", TicketingEvent, PassRule::Needs),
+            ("/events/{id}/tickets", TicketingEvent, PassRule::Spends),
         ];
-        routes.into_iter().map(|route| route.expect("the two patterns are well formed")).collect()
+        let route = |(pattern, kind, rule)| Self::new("POST", pattern, kind).map(|route| route.with_rule(rule));
+        routes.into_iter().map(|route_of| route(route_of).expect("the patterns are well formed")).collect()
     }
 
     /// The same route with another rule.

@@ -66,13 +66,12 @@ const NAMES: [&str; 39] = [
     "X-Host",
 ];
 
-/// Which lengths there are for each first letter: bit by bit. Most headers are told by these two alone.
-const LENGTHS: [u32; 26] = {
-    let mut lengths = [0; 26];
+/// Which lengths there are: bit by bit. Most headers have another, and are told by that alone.
+const LENGTHS: u64 = {
+    let mut lengths = 0;
     let mut at = 0;
     while at < NAMES.len() {
-        let name = NAMES[at].as_bytes();
-        lengths[(name[0].to_ascii_lowercase() - b'a') as usize] |= 1 << name.len();
+        lengths |= 1 << NAMES[at].len();
         at += 1;
     }
     lengths
@@ -97,9 +96,8 @@ impl PathHeader {
     /// Whether a header has the name of one, or one that servers fold to it: `Script.Name` is `SCRIPT_NAME` to CGI, WSGI
     /// and PHP.
     pub fn is_like_one(name: &str) -> bool {
-        let first = name.bytes().next().map(|byte| usize::from(byte.to_ascii_lowercase().wrapping_sub(b'a')));
-        let lengths = first.and_then(|first| LENGTHS.get(first)).copied().unwrap_or_default();
-        name.len() < 32 && lengths & (1 << name.len()) != 0 && NAMES.iter().any(|listed| folds_to(name, listed))
+        let is_possible = name.len() < 64 && LENGTHS & (1 << name.len()) != 0;
+        is_possible && NAMES.iter().any(|listed| folds_to(name, listed))
     }
 }
 

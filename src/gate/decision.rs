@@ -6,12 +6,13 @@ use actix_web::http::{Method, Uri, header::HeaderMap};
 use super::{
     method::Body,
     middleware::EntryTokenGate,
+    purchase::Purchase,
     refusal::Refusal,
     request,
     routes::{RouteMatch, Suspect},
 };
 use crate::{
-    domain::{PassClaims, QueueTarget, UserId},
+    domain::{PassRule, QueueTarget, UserId},
     flags::Reach,
     metrics::Operation,
 };
@@ -23,7 +24,8 @@ pub(super) enum Decision {
     /// The same, though it may need a pass: the flag was never read, and people are let through for that.
     Unchecked,
     Refused(Refusal),
-    Verified(PassClaims),
+    /// A purchase, with a good pass where it needs one.
+    Purchase(Purchase),
 }
 
 impl EntryTokenGate {
@@ -36,12 +38,12 @@ impl EntryTokenGate {
             RouteMatch::OddSpelling(suspects) => self.odd(&suspects, user, Refusal::OddPath),
             RouteMatch::UnknownId(suspects) => self.odd(&suspects, user, Refusal::UnknownId),
             RouteMatch::Gated(target, _) if self.closed.contains(&target.kind()) => Decision::Refused(Refusal::Closed),
-            RouteMatch::Gated(target, _) => match self.flags.reach(target) {
+            RouteMatch::Gated(target, rule) => match self.flags.reach(target) {
                 Reach::Nobody => self.flag_is_off(),
                 Reach::SomePeople | Reach::Everybody => match user() {
                     Err(refusal) => Decision::Refused(refusal),
                     Ok(user) if !self.flags.is_enabled(target, user) => self.flag_is_off(),
-                    Ok(user) => self.verify(headers, target, user),
+                    Ok(user) => self.purchase(headers, target, user, rule),
                 },
             },
         }
@@ -75,11 +77,15 @@ impl EntryTokenGate {
         Decision::Unchecked
     }
 
-    fn verify(&self, headers: &HeaderMap, target: QueueTarget, user: UserId) -> Decision {
+    /// Who buys must be known also where no pass is needed: else nobody could say whose pass is spent.
+    fn purchase(&self, headers: &HeaderMap, target: QueueTarget, user: UserId, rule: PassRule) -> Decision {
+        if !rule.needs_pass() {
+            return Decision::Purchase(Purchase { target, user, rule, pass: None });
+        }
         let verified = request::pass(headers, target, self.cookie)
             .and_then(|raw| self.guard.verify(target, user, &raw, self.clock.now_seconds()).map_err(Refusal::BadPass));
         match verified {
-            Ok(pass) => Decision::Verified(pass),
+            Ok(pass) => Decision::Purchase(Purchase { target, user, rule, pass: Some(pass) }),
             Err(refusal) => Decision::Refused(refusal),
         }
     }

@@ -1,13 +1,15 @@
 //! Forward auth: a proxy asks before it calls the shop (DESIGN 1). The decision is the middleware's. What differs is the
 //! pass: nobody here sees how the shop answers (`docs/adr/0010-forward-auth-and-single-use.md`).
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, time::Duration};
 
 use actix_web::http::{Method, StatusCode, Uri, header::HeaderMap};
 
-use super::{decision::Decision, look_alike, method::Body, middleware::EntryTokenGate, refusal::Refusal};
+use super::{
+    decision::Decision, look_alike, method::Body, middleware::EntryTokenGate, purchase::Purchase, refusal::Refusal,
+};
 use crate::{
-    domain::{PassClaims, QueueTarget, UserId},
+    domain::{QueueTarget, UserId},
     problem::Problem,
     store::{Settlement, StoreError},
 };
@@ -25,7 +27,7 @@ pub enum Verdict {
     Free,
     /// The same, though it may need a pass: whether the queue is on is not known, and people are let through for that.
     Unchecked,
-    /// A purchase with a good pass.
+    /// A purchase with a good pass, or by a route that needs none.
     Granted(Passage),
     /// Not to the shop. 401 where a token is needed and there is no valid one, else 403: proxies take other statuses for
     /// a fault; the code tells which refusal it is.
@@ -39,7 +41,7 @@ pub struct Passage {
     pub user: UserId,
     /// What.
     pub target: QueueTarget,
-    /// What the shop settles with, where it does.
+    /// What the shop settles with, where it does, and the pass is held.
     pub claim: Option<Claim>,
     /// The store did not answer: the pass may have bought before.
     pub degraded: bool,
@@ -97,8 +99,10 @@ impl EntryTokenGate {
     /// The verdict on a request that a proxy asks about: method, path and headers as the buyer sent them.
     ///
     /// Where passes are used once and the shop does not settle, a granted pass is spent before this returns. Where it
-    /// does, the pass is held until the lease ends or [`Self::settle`] says how the purchase went. Load shedding has no
-    /// say: no call to the shop is held here.
+    /// does, the pass is held until the lease ends or [`Self::settle`] says how the purchase went. Where the route does not
+    /// spend, the pass is checked, and neither held nor spent. Where the route needs no pass, nothing is asked of the
+    /// store; only the shop knows when such a purchase has succeeded, and where it does not settle nothing is spent by
+    /// it. Load shedding has no say: no call to the shop is held here.
     ///
     /// A header that the shop may take for one of ours is refused with any request, whatever the flag says: nobody here
     /// can take it out.
@@ -107,34 +111,46 @@ impl EntryTokenGate {
             self.count(Refusal::LookAlikeHeader);
             return denied(Refusal::LookAlikeHeader);
         }
-        let pass = match self.decide(method, uri, headers, Body::Unknown) {
+        let purchase = match self.decide(method, uri, headers, Body::Unknown) {
             Decision::Untouched => return Verdict::Free,
             Decision::Unchecked => return Verdict::Unchecked,
             Decision::Refused(refusal) => {
                 self.count(refusal);
                 return denied(refusal);
             }
-            Decision::Verified(pass) => pass,
+            Decision::Purchase(purchase) => purchase,
         };
-        let PassClaims { user, target, expires_at } = pass;
-        let mut passage = Passage { user, target, claim: None, degraded: false };
-        if let Some(single_use) = self.single_use_of_passes() {
-            let claimed = match single_use.claim(pass).await {
-                Ok(claimed) => claimed,
-                Err(refusal) => return denied(refusal),
-            };
-            passage.degraded = claimed.degraded;
-            if shop_settles {
-                passage.claim = Some(Claim { expires_at, nonce: claimed.nonce });
-            } else {
-                claimed.settle(Settlement::Spent).await;
-            }
+        match self.take(purchase, shop_settles).await {
+            Ok(passage) => Verdict::Granted(passage),
+            Err(refusal) => denied(refusal),
         }
-        Verdict::Granted(passage)
+    }
+
+    /// Takes the pass that a purchase needs, as far as its route spends it.
+    async fn take(&self, purchase: Purchase, shop_settles: bool) -> Result<Passage, Refusal> {
+        let Purchase { user, target, rule, pass } = purchase;
+        let mut passage = Passage { user, target, claim: None, degraded: false };
+        let (Some(single_use), Some(pass)) = (self.single_use_of_passes(), pass) else { return Ok(passage) };
+        if !rule.spends() {
+            passage.degraded = single_use.check(pass).await?;
+            return Ok(passage);
+        }
+        let begun = single_use.begin(purchase).await?;
+        passage.degraded = begun.degraded;
+        if shop_settles {
+            passage.claim = begun.into_nonce().map(|nonce| Claim { expires_at: pass.expires_at, nonce });
+        } else {
+            begun.settle(Settlement::Spent).await;
+        }
+        Ok(passage)
     }
 
     /// Ends a purchase that [`Self::judge`] let through. May be repeated. Spending also works after the lease has ended;
     /// giving back then changes nothing. Without single use there is nothing to settle.
+    ///
+    /// Without a claim, where the route needs no pass, spending spends every pass that this person has been given for the
+    /// target, up to this call: a repetition that comes much later would spend one given in between. There is nothing to
+    /// give back then.
     ///
     /// # Errors
     /// [`StoreError`]: the store did not answer; ask again.
@@ -142,12 +158,14 @@ impl EntryTokenGate {
         &self,
         target: QueueTarget,
         user: UserId,
-        claim: &Claim,
+        claim: Option<&Claim>,
         how: Settlement,
     ) -> Result<(), StoreError> {
-        match &self.store {
-            Some(store) => store.settle(target, user, claim.expires_at, &claim.nonce, how).await.map(|_| ()),
-            None => Ok(()),
+        let Some(store) = &self.store else { return Ok(()) };
+        match (claim, how) {
+            (Some(claim), how) => store.settle(target, user, claim.expires_at, &claim.nonce, how).await.map(drop),
+            (None, Settlement::Spent) => store.spend_all(target, user, Duration::ZERO).await.map(drop),
+            (None, Settlement::GivenBack) => Ok(()),
         }
     }
 }
@@ -170,7 +188,7 @@ mod tests {
         domain::QueueTargetType,
         gate::{AlwaysOn, fake_store::FakeStore},
         metrics::Metrics,
-        store::StoreError,
+        store::{Claim as StoreClaim, StoreError},
         token::{EntryTokenIssuer, Keyring},
     };
 
@@ -247,10 +265,10 @@ mod tests {
         let granted = passage(doors.ask(true).await);
         assert_eq!(code(doors.ask(true).await), "PASS_IN_USE");
         let claim = granted.claim.expect("to settle with").to_string().parse::<Claim>().expect("reads back");
-        doors.gate.settle(granted.target, granted.user, &claim, Settlement::GivenBack).await.unwrap();
+        doors.gate.settle(granted.target, granted.user, Some(&claim), Settlement::GivenBack).await.unwrap();
         let again = passage(doors.ask(true).await).claim.expect("to settle with");
         assert_ne!(again, claim);
-        doors.gate.settle(granted.target, granted.user, &again, Settlement::Spent).await.unwrap();
+        doors.gate.settle(granted.target, granted.user, Some(&again), Settlement::Spent).await.unwrap();
         assert_eq!(code(doors.ask(true).await), "QUEUE_BYPASS_DENIED");
     }
 
@@ -301,6 +319,66 @@ mod tests {
         }
         assert_eq!(doors.ask_about(Method::GET, ORDERS).await, Verdict::Free);
         assert!(!doors.metrics.render().contains("virtual_queue_bypass_attempts_total{"));
+    }
+
+    /// The same for 7 with a pass for event 5.
+    fn at_the_event() -> Doors {
+        let mut doors = doors();
+        let event = QueueTarget::new(QueueTargetType::TicketingEvent, 5).unwrap();
+        let keys = Arc::new(Keyring::random());
+        let pass = keys.mint(event, UserId::try_from(7).unwrap(), NOW + 300);
+        doors.headers.insert(HeaderName::from_static("x-entry-token"), pass.raw().parse().unwrap());
+        doors.gate.guard = keys;
+        doors
+    }
+
+    impl Doors {
+        async fn ask_for(&self, path: &'static str, shop_settles: bool) -> Verdict {
+            self.gate.judge(&Method::POST, &Uri::from_static(path), &self.headers, shop_settles).await
+        }
+    }
+
+    const SELECT: &str = "/events/5/seats/select";
+    const TICKETS: &str = "/events/5/tickets";
+
+    #[actix_web::test]
+    async fn a_route_that_does_not_spend_is_checked_and_never_claimed() {
+        for shop_settles in [false, true] {
+            let doors = at_the_event();
+            for _ in 0..3 {
+                let granted = passage(doors.ask_for(SELECT, shop_settles).await);
+                assert_eq!((granted.user.get(), granted.claim, granted.degraded), (7, None, false));
+            }
+            assert!(!doors.store.is_claimed() && doors.store.settled().is_empty());
+            doors.store.state.lock().unwrap().check_answer = Some(Ok(StoreClaim::Spent));
+            match doors.ask_for(SELECT, shop_settles).await {
+                Verdict::Denied(problem) => {
+                    assert_eq!((problem.code, problem.reason), ("QUEUE_BYPASS_DENIED", Some("spent")));
+                }
+                other => panic!("{other:?}"),
+            }
+            doors.store.state.lock().unwrap().check_answer = Some(Err(StoreError::TimedOut));
+            assert!(passage(doors.ask_for(SELECT, shop_settles).await).degraded, "signature and expiry are good");
+            assert!(doors.metrics.render().contains(r#"virtual_queue_redis_degraded_total{operation="gate"} 1"#));
+        }
+    }
+
+    #[actix_web::test]
+    async fn a_route_that_needs_no_pass_is_granted_and_the_shop_settles_it_by_its_user() {
+        let mut doors = at_the_event();
+        doors.headers.remove("x-entry-token");
+        let granted = passage(doors.ask_for(TICKETS, true).await);
+        assert_eq!((granted.user.get(), granted.target.id(), granted.claim, granted.degraded), (7, 5, None, false));
+        assert!(doors.store.settled().is_empty() && doors.store.state.lock().unwrap().spent_all.is_empty());
+        let settle = |how| doors.gate.settle(granted.target, granted.user, None, how);
+        settle(Settlement::GivenBack).await.unwrap();
+        assert!(doors.store.state.lock().unwrap().spent_all.is_empty(), "there is nothing to give back");
+        settle(Settlement::Spent).await.unwrap();
+        assert_eq!(doors.store.state.lock().unwrap().spent_all.len(), 1);
+        passage(doors.ask_for(TICKETS, false).await);
+        assert_eq!(doors.store.state.lock().unwrap().spent_all.len(), 1, "asking tells nothing of success");
+        doors.headers.remove("x-user-id");
+        assert_eq!(code(doors.ask_for(TICKETS, true).await), "QUEUE_BYPASS_DENIED");
     }
 
     #[test]

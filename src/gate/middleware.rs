@@ -28,6 +28,9 @@ use crate::{
 /// How long a claim holds unless [`EntryTokenGate::lease`] says otherwise: an upstream limit of 10 s, and 5 s.
 const DEFAULT_LEASE: Duration = Duration::from_secs(15);
 
+/// How long passes live unless [`EntryTokenGate::passes_live`] says otherwise.
+const DEFAULT_PASS_LIFE: Duration = Duration::from_secs(300);
+
 /// Between two tries to settle.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
@@ -48,6 +51,7 @@ pub struct EntryTokenGate {
     kept_headers: Vec<PathHeader>,
     pub(super) store: Option<Arc<dyn VirtualQueueStore>>,
     pub(super) lease: Duration,
+    pass_life: Duration,
     pub(super) retry_pause: Duration,
     body_limit: Duration,
     pub(super) retrying: Arc<Semaphore>,
@@ -57,7 +61,7 @@ pub struct EntryTokenGate {
 }
 
 impl EntryTokenGate {
-    /// A gate before the PRD's two routes that checks signature and expiry, and nothing else yet.
+    /// A gate before the PRD's routes that checks signature and expiry, and nothing else yet.
     pub fn new(guard: Arc<dyn EntryTokenGuard>, flags: Arc<dyn FeatureFlagEvaluator>, clock: StoreClock) -> Self {
         Self {
             guard,
@@ -71,6 +75,7 @@ impl EntryTokenGate {
             kept_headers: Vec::new(),
             store: None,
             lease: DEFAULT_LEASE,
+            pass_life: DEFAULT_PASS_LIFE,
             retry_pause: RETRY_PAUSE,
             body_limit: BODY_LIMIT,
             retrying: Arc::new(Semaphore::new(MAX_RETRYING)),
@@ -92,6 +97,14 @@ impl EntryTokenGate {
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
+        self
+    }
+
+    /// How long passes live at most. 300 s unless set. A store that does not take in that somebody bought without a pass
+    /// ([`PassRule::Spends`](super::PassRule::Spends)) is told again for as long.
+    #[must_use]
+    pub fn passes_live(mut self, life: Duration) -> Self {
+        self.pass_life = life;
         self
     }
 
@@ -142,7 +155,7 @@ impl EntryTokenGate {
         self
     }
 
-    /// Other purchase routes than the PRD's two. Their patterns are of the whole path, whatever scope the gate is in.
+    /// Other purchase routes than the PRD's. Their patterns are of the whole path, whatever scope the gate is in.
     #[must_use]
     pub fn routes(mut self, routes: GatedRoutes) -> Self {
         self.routes = Arc::new(routes);
@@ -170,6 +183,7 @@ impl EntryTokenGate {
             metrics: self.metrics.clone(),
             clock: self.clock.clone(),
             lease: self.lease,
+            pass_life: self.pass_life,
             retry_pause: self.retry_pause,
             retrying: self.retrying.clone(),
             purchases: self.purchases.clone(),

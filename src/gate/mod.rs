@@ -50,7 +50,7 @@ mod shedding;
 pub use forward::{Claim, Passage, Verdict};
 pub use method::Body;
 pub use middleware::{EntryTokenGate, EntryTokenGateMiddleware};
-pub use purchase::{NoAnswerFromShop, ShopsStatus};
+pub use purchase::{NoAnswerFromShop, Purchase, ShopsStatus};
 pub use request::{ENTRY_TOKEN_HEADER, USER_ID_HEADER, pass_cookie_name};
 pub(crate) use request::{is_pass_header, without_passes};
 pub use routes::{GatedRoutes, RouteMatch, Suspect};

@@ -1,14 +1,19 @@
-//! Why the gate sends somebody away, and what they are told: never what exactly is wrong with a pass.
+//! Why the gate sends somebody away, and what they are told: of a pass that is not ours no more than that.
 
 use actix_web::{
     HttpResponse,
     http::{
         StatusCode,
-        header::{self, HeaderValue},
+        header::{self, HeaderMap, HeaderValue},
     },
 };
 
-use crate::{identity, metrics::BypassReason, problem::Problem, token::PassRefusal};
+use crate::{
+    identity,
+    metrics::BypassReason,
+    problem::{Problem, Words, words},
+    token::PassRefusal,
+};
 
 /// Every way to be refused at the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +36,10 @@ pub(super) enum Refusal {
     UnknownId,
     /// A kind of target that there is none of.
     Closed,
-    /// The pass has bought, was given up, or is over on the store's time.
+    /// The pass has bought, or was given up.
     Spent,
+    /// The pass is over on the store's time.
+    Over,
     /// Another purchase with this pass is under way.
     InUse,
     /// Too many purchases are under way.
@@ -48,19 +55,40 @@ impl Refusal {
             Self::BadPass(refusal) => Some(BypassReason::Refused(refusal)),
             Self::OddPath | Self::UnknownId => Some(BypassReason::OddPath),
             Self::LookAlikeHeader => Some(BypassReason::LookAlikeHeader),
-            Self::NoKeys | Self::Closed | Self::Spent | Self::InUse | Self::Overloaded => None,
+            Self::NoKeys | Self::Closed | Self::Spent | Self::Over | Self::InUse | Self::Overloaded => None,
+        }
+    }
+
+    /// Why this is refused, where the code alone does not tell; what the answer's `reason` may be.
+    const fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::NoUser => Some("no_user"),
+            Self::NoPass => Some("no_pass"),
+            Self::BadPass(refusal) => Some(refusal.label()),
+            Self::OddPath => Some("odd_path"),
+            Self::Spent => Some("spent"),
+            Self::Over => Some(PassRefusal::Expired.label()),
+            Self::NoToken
+            | Self::NoKeys
+            | Self::UnknownId
+            | Self::LookAlikeHeader
+            | Self::Closed
+            | Self::InUse
+            | Self::Overloaded => None,
         }
     }
 
     /// What the client is told.
     pub(super) const fn problem(self) -> Problem {
-        match self {
-            Self::NoUser | Self::NoPass | Self::BadPass(_) | Self::OddPath | Self::Spent => Problem::new(
-                StatusCode::FORBIDDEN,
-                "QUEUE_BYPASS_DENIED",
-                "No valid pass",
-                "this purchase needs a valid entry pass from the virtual queue",
-            ),
+        let problem = match self {
+            Self::NoUser => denied(words::NO_USER),
+            Self::NoPass => denied(words::NO_PASS),
+            Self::BadPass(PassRefusal::Malformed | PassRefusal::Forged) => denied(words::BAD_PASS),
+            Self::BadPass(PassRefusal::OtherUser) => denied(words::OTHER_USER),
+            Self::BadPass(PassRefusal::OtherTarget) => denied(words::OTHER_TARGET),
+            Self::BadPass(PassRefusal::Expired) | Self::Over => denied(words::EXPIRED),
+            Self::OddPath => denied(words::ODD_PATH),
+            Self::Spent => denied(words::SPENT),
             Self::LookAlikeHeader => Problem::new(
                 StatusCode::FORBIDDEN,
                 "UNCLEAR_REQUEST",
@@ -69,32 +97,28 @@ impl Refusal {
             ),
             Self::NoToken => identity::INVALID,
             Self::NoKeys => identity::UNAVAILABLE,
-            Self::UnknownId | Self::Closed => Problem::new(
-                StatusCode::NOT_FOUND,
-                "UNKNOWN_TARGET",
-                "Unknown target",
-                "there is no such drop or event",
-            ),
-            Self::InUse => Problem::new(
-                StatusCode::CONFLICT,
-                "PASS_IN_USE",
-                "Pass in use",
-                "another purchase with this pass is under way",
-            )
-            .retry_after(1),
-            Self::Overloaded => Problem::new(
+            Self::UnknownId | Self::Closed => {
+                Problem::for_buyers(StatusCode::NOT_FOUND, "UNKNOWN_TARGET", "Unknown target", words::UNKNOWN_TARGET)
+            }
+            Self::InUse => Problem::for_buyers(StatusCode::CONFLICT, "PASS_IN_USE", "Pass in use", words::PASS_IN_USE)
+                .retry_after(1),
+            Self::Overloaded => Problem::for_buyers(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "OVERLOADED",
                 "Too many purchases",
-                "too many purchases are under way; the pass stays valid",
+                words::OVERLOADED,
             )
             .retry_after(1),
+        };
+        match self.reason() {
+            Some(reason) => problem.because(reason),
+            None => problem,
         }
     }
 
-    /// The answer.
-    pub(super) fn into_response(self) -> HttpResponse {
-        let mut response = self.problem().into_response();
+    /// The answer to who sent these headers.
+    pub(super) fn answer(self, asked: &HeaderMap) -> HttpResponse {
+        let mut response = self.problem().answer(asked);
         if self == Self::NoToken {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -102,45 +126,59 @@ impl Refusal {
     }
 }
 
+/// The TDD's refusal.
+const fn denied(words: Words) -> Problem {
+    Problem::for_buyers(StatusCode::FORBIDDEN, "QUEUE_BYPASS_DENIED", "No valid pass", words)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::Detail;
 
     #[test]
     fn the_table_of_refusals() {
-        use PassRefusal::{Expired, Forged, OtherTarget, OtherUser};
-        for (refusal, status, code, counted) in [
-            (Refusal::NoUser, 403, "QUEUE_BYPASS_DENIED", Some("no_user")),
-            (Refusal::NoToken, 401, "INVALID_IDENTITY", Some("no_user")),
-            (Refusal::NoKeys, 503, "IDENTITY_UNAVAILABLE", None),
-            (Refusal::NoPass, 403, "QUEUE_BYPASS_DENIED", Some("no_pass")),
-            (Refusal::BadPass(Forged), 403, "QUEUE_BYPASS_DENIED", Some("forged")),
-            (Refusal::BadPass(Expired), 403, "QUEUE_BYPASS_DENIED", Some("expired")),
-            (Refusal::BadPass(OtherTarget), 403, "QUEUE_BYPASS_DENIED", Some("other_target")),
-            (Refusal::BadPass(OtherUser), 403, "QUEUE_BYPASS_DENIED", Some("other_user")),
-            (Refusal::OddPath, 403, "QUEUE_BYPASS_DENIED", Some("odd_path")),
-            (Refusal::LookAlikeHeader, 403, "UNCLEAR_REQUEST", Some("look_alike_header")),
-            (Refusal::UnknownId, 404, "UNKNOWN_TARGET", Some("odd_path")),
-            (Refusal::Closed, 404, "UNKNOWN_TARGET", None),
-            (Refusal::Spent, 403, "QUEUE_BYPASS_DENIED", None),
-            (Refusal::InUse, 409, "PASS_IN_USE", None),
-            (Refusal::Overloaded, 503, "OVERLOADED", None),
+        use PassRefusal::{Expired, Forged, Malformed, OtherTarget, OtherUser};
+        const DENIED: &str = "QUEUE_BYPASS_DENIED";
+        let page = include_str!("../../docs/integrations/routes.md");
+        for (refusal, status, code, reason, counted) in [
+            (Refusal::NoUser, 403, DENIED, Some("no_user"), Some("no_user")),
+            (Refusal::NoToken, 401, "INVALID_IDENTITY", None, Some("no_user")),
+            (Refusal::NoKeys, 503, "IDENTITY_UNAVAILABLE", None, None),
+            (Refusal::NoPass, 403, DENIED, Some("no_pass"), Some("no_pass")),
+            (Refusal::BadPass(Malformed), 403, DENIED, Some("malformed"), Some("malformed")),
+            (Refusal::BadPass(Forged), 403, DENIED, Some("forged"), Some("forged")),
+            (Refusal::BadPass(Expired), 403, DENIED, Some("expired"), Some("expired")),
+            (Refusal::BadPass(OtherTarget), 403, DENIED, Some("other_target"), Some("other_target")),
+            (Refusal::BadPass(OtherUser), 403, DENIED, Some("other_user"), Some("other_user")),
+            (Refusal::OddPath, 403, DENIED, Some("odd_path"), Some("odd_path")),
+            (Refusal::UnknownId, 404, "UNKNOWN_TARGET", None, Some("odd_path")),
+            (Refusal::LookAlikeHeader, 403, "UNCLEAR_REQUEST", None, Some("look_alike_header")),
+            (Refusal::Closed, 404, "UNKNOWN_TARGET", None, None),
+            (Refusal::Spent, 403, DENIED, Some("spent"), None),
+            (Refusal::Over, 403, DENIED, Some("expired"), None),
+            (Refusal::InUse, 409, "PASS_IN_USE", None, None),
+            (Refusal::Overloaded, 503, "OVERLOADED", None, None),
         ] {
             let problem = refusal.problem();
-            assert_eq!((problem.status.as_u16(), problem.code), (status, code), "{refusal:?}");
+            assert_eq!((problem.status.as_u16(), problem.code, problem.reason), (status, code, reason), "{refusal:?}");
+            assert_eq!(reason.is_some(), code == DENIED, "the other codes tell it alone: {refusal:?}");
+            assert!(
+                reason.is_none_or(|reason| page.contains(&format!("\n| `{reason}` | "))),
+                "{reason:?} is not on the page"
+            );
+            let for_buyers = matches!(problem.detail, Detail::ForBuyers(_));
+            assert_eq!(for_buyers, refusal != Refusal::LookAlikeHeader, "no browser sends that: {refusal:?}");
             assert_eq!(refusal.bypass_reason().map(BypassReason::label), counted, "{refusal:?}");
             assert_eq!(problem.retry_after.is_some(), matches!(status, 409 | 503), "{refusal:?}");
-            let asks_for_a_token = refusal.into_response().headers().contains_key(header::WWW_AUTHENTICATE);
-            assert_eq!(asks_for_a_token, status == 401, "{refusal:?}");
+            let answer = refusal.answer(&HeaderMap::new());
+            assert_eq!(answer.headers().contains_key(header::WWW_AUTHENTICATE), status == 401, "{refusal:?}");
         }
     }
 
     #[test]
-    fn a_refused_pass_looks_the_same_whatever_was_wrong_with_it() {
-        let spent = Refusal::Spent.problem();
-        for refusal in [Refusal::NoPass, Refusal::BadPass(PassRefusal::Forged), Refusal::BadPass(PassRefusal::Expired)]
-        {
-            assert_eq!(refusal.problem(), spent);
-        }
+    fn what_is_wrong_with_a_pass_that_is_not_ours_is_not_told() {
+        let forged = Refusal::BadPass(PassRefusal::Forged).problem();
+        assert_eq!(Refusal::BadPass(PassRefusal::Malformed).problem().detail, forged.detail);
     }
 }

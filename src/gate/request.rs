@@ -33,7 +33,7 @@ pub(super) fn user_id(identity: &Identify, headers: &HeaderMap) -> Result<UserId
 
 /// The pass: from its header, else from the target's cookie where cookies are taken. Two of either are none.
 pub(super) fn pass(headers: &HeaderMap, target: QueueTarget, from_cookie: bool) -> Result<String, Refusal> {
-    const AMBIGUOUS: Refusal = Refusal::BadPass(PassRefusal::Forged);
+    const AMBIGUOUS: Refusal = Refusal::BadPass(PassRefusal::Malformed);
     if let Some(pass) = only(headers.get_all(ENTRY_TOKEN_HEADER)).map_err(|_| AMBIGUOUS)? {
         return pass.to_str().map(str::to_owned).map_err(|_| AMBIGUOUS);
     }
@@ -163,9 +163,9 @@ mod tests {
         assert_eq!(read(&[cookie], false), Err(Refusal::NoPass));
         assert_eq!(read(&[("cookie", "vq_limited-drop_43=x; vq_ticketing-event_42=y")], true), Err(Refusal::NoPass));
         assert_eq!(read(&[], true), Err(Refusal::NoPass));
-        let forged = Err(Refusal::BadPass(PassRefusal::Forged));
-        assert_eq!(read(&[("x-entry-token", "a"), ("x-entry-token", "a")], true), forged);
-        assert_eq!(read(&[("cookie", "vq_limited-drop_42=a"), ("cookie", "vq_limited-drop_42=b")], true), forged);
+        let malformed = Err(Refusal::BadPass(PassRefusal::Malformed));
+        assert_eq!(read(&[("x-entry-token", "a"), ("x-entry-token", "a")], true), malformed);
+        assert_eq!(read(&[("cookie", "vq_limited-drop_42=a"), ("cookie", "vq_limited-drop_42=b")], true), malformed);
     }
 
     #[test]

@@ -133,14 +133,14 @@ pub struct GatedRoutes {
 }
 
 impl Default for GatedRoutes {
-    /// The PRD's two: orders of limited drops, seat selection of events.
+    /// The PRD's: orders of limited drops, seat selection of events, their tickets.
     fn default() -> Self {
         Self::new(GatedRoute::of_the_prd())
     }
 }
 
 impl GatedRoutes {
-    /// Others instead of the PRD's two.
+    /// Others instead of the PRD's.
     ///
     /// # Panics
     /// If a request can be a purchase of two targets by two of them ([`GatedRoute::clashes_with`]).
@@ -172,17 +172,10 @@ impl GatedRoutes {
 
     /// What a path is: as it came, neither decoded nor normalised, without the query.
     pub fn classify(&self, method: &str, raw_path: &str) -> RouteMatch {
-        let mut buys = false;
-        for guarded in self.of_method(method) {
-            buys = true;
-            if guarded.route.method() == method
-                && let Some(target) = guarded.canonical_target(raw_path)
-            {
+        for guarded in self.routes.iter().filter(|guarded| guarded.route.method() == method) {
+            if let Some(target) = guarded.canonical_target(raw_path) {
                 return RouteMatch::Gated(target, guarded.route.rule());
             }
-        }
-        if !buys {
-            return RouteMatch::NotGated;
         }
         match Plain::new(raw_path) {
             Some(path) => self.classify_plain(method, path),
@@ -219,6 +212,9 @@ impl GatedRoutes {
     fn classify_odd(&self, method: &str, text: &str) -> RouteMatch {
         let mut left: Vec<&Guarded> = self.of_method(method).collect();
         let mut suspects = Vec::new();
+        if left.is_empty() {
+            return RouteMatch::NotGated;
+        }
         for_each_decoding(text.as_bytes(), |text| {
             left.retain(|guarded| {
                 let is_there = guarded.words.are_in(text);

@@ -18,7 +18,7 @@ use crate::{
     domain::{InvalidTarget, UserIdForm},
     flags::{FlagError, InvalidChange},
     identity::{self, Unidentified},
-    problem::Problem,
+    problem::{Detail, Problem, words},
     service::QueueError,
 };
 
@@ -100,7 +100,8 @@ impl ApiError {
                 status: StatusCode::BAD_REQUEST,
                 code: "INVALID_USER_ID",
                 title: "No valid user id",
-                detail: Cow::Owned(format!("exactly one X-User-Id header is needed, {}", form.words())),
+                reason: None,
+                detail: Detail::Plain(Cow::Owned(format!("exactly one X-User-Id header is needed, {}", form.words()))),
                 retry_after: None,
             },
             Self::OtherSite => Problem::new(
@@ -111,36 +112,33 @@ impl ApiError {
             ),
             Self::InvalidIdentity => identity::INVALID,
             Self::IdentityUnavailable => identity::UNAVAILABLE,
-            Self::RateLimited { retry_after } => Problem::new(
+            Self::RateLimited { retry_after } => Problem::for_buyers(
                 StatusCode::TOO_MANY_REQUESTS,
                 "RATE_LIMITED",
                 "Too many at once",
-                "too many people enter from this address at once; a place in the queue is kept",
+                words::RATE_LIMITED,
             )
             .retry_after(*retry_after),
-            Self::NotInQueue => Problem::new(
-                StatusCode::NOT_FOUND,
-                "NOT_IN_QUEUE",
-                "Not in the queue",
-                "there is neither a place nor a live pass: enter the queue",
-            ),
+            Self::NotInQueue => {
+                Problem::for_buyers(StatusCode::NOT_FOUND, "NOT_IN_QUEUE", "Not in the queue", words::NOT_IN_QUEUE)
+            }
             // TDD: QueueFullResponse, the detail word for word.
             Self::QueueFull { retry_after } => {
-                Problem::new(StatusCode::TOO_MANY_REQUESTS, "QUEUE_FULL", "The queue is full", "잠시 후 다시 시도")
+                Problem::for_buyers(StatusCode::TOO_MANY_REQUESTS, "QUEUE_FULL", "The queue is full", words::QUEUE_FULL)
                     .retry_after(*retry_after)
             }
-            Self::TooManyTargets { retry_after } => Problem::new(
+            Self::TooManyTargets { retry_after } => Problem::for_buyers(
                 StatusCode::TOO_MANY_REQUESTS,
                 "TOO_MANY_TARGETS",
                 "Too many targets",
-                "as many targets as allowed have a queue already",
+                words::TOO_MANY_TARGETS,
             )
             .retry_after(*retry_after),
-            Self::StoreUnavailable { retry_after } => Problem::new(
+            Self::StoreUnavailable { retry_after } => Problem::for_buyers(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "STORE_UNAVAILABLE",
                 "The store is away",
-                "the store cannot be reached at present",
+                words::STORE_UNAVAILABLE,
             )
             .retry_after(*retry_after),
             Self::NotFound => {
@@ -186,7 +184,8 @@ impl ApiError {
                 status: StatusCode::BAD_REQUEST,
                 code: "INVALID_FLAG",
                 title: "Not a flag rule",
-                detail: Cow::Owned(why.clone()),
+                reason: None,
+                detail: Detail::Plain(Cow::Owned(why.clone())),
                 retry_after: None,
             },
             Self::NotReady => Problem::new(

@@ -1,12 +1,12 @@
 //! What every request passes through, and why in this order.
 
 use actix_web::{
-    App, Error, HttpMessage, HttpRequest, ResponseError,
-    body::MessageBody,
+    App, Error, HttpMessage, HttpRequest, HttpResponse, ResponseError,
+    body::{EitherBody, MessageBody},
     dev::{ServiceFactory, ServiceRequest, ServiceResponse},
     http::{
         ConnectionType, Method,
-        header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+        header::{CONTENT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     },
     middleware::{Next, from_fn},
     web,
@@ -21,7 +21,10 @@ use super::{
     routes::{RouteTemplate, UNMATCHED},
     state::HttpState,
 };
-use crate::{problem::PROBLEM_JSON, proxy::FromShop};
+use crate::{
+    problem::{PROBLEM_JSON, Problem},
+    proxy::FromShop,
+};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -121,7 +124,8 @@ async fn observe(
     Ok(response.map_body(|_, body| LastsUntilWritten::new(body, begun)))
 }
 
-/// Only touches what actix made of an error. A problem, ours, the gate's or the built-in shop's, passes as it is.
+/// Only touches what actix made of an error, and tells buyers in their language. A problem, ours, the gate's or the
+/// built-in shop's, passes as it is otherwise.
 async fn problems_only(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -136,8 +140,27 @@ async fn problems_only(
     };
     match foreign {
         Some(problem) => Ok(response.into_response(problem.error_response()).map_into_right_body()),
-        None => Ok(response.map_into_left_body()),
+        None => match in_their_language(&response) {
+            None => Ok(response.map_into_left_body()),
+            Some(told) => {
+                let (told, body) = told.into_parts();
+                let mut response = response.map_body(|_, _| EitherBody::right(body));
+                if let Some(language) = told.headers().get(CONTENT_LANGUAGE) {
+                    response.headers_mut().insert(CONTENT_LANGUAGE, language.clone());
+                }
+                Ok(response)
+            }
+        },
     }
+}
+
+/// A problem for buyers that was written before anybody looked at which language they read.
+fn in_their_language<B>(response: &ServiceResponse<B>) -> Option<HttpResponse> {
+    if response.status().as_u16() < 400 {
+        return None;
+    }
+    let problem = response.response().extensions().get::<Problem>().cloned();
+    problem.map(|problem| problem.answer(response.request().headers()))
 }
 
 fn is_problem(headers: &HeaderMap) -> bool {

@@ -51,6 +51,31 @@ pub(super) enum Outcome {
     GivenBack,
 }
 
+/// Why a purchase is refused.
+#[derive(ToSchema)]
+#[schema(as = RefusalReason, rename_all = "snake_case")]
+#[expect(dead_code, reason = "names the values of a field for the documentation")]
+pub(super) enum Reason {
+    /// There is no pass.
+    NoPass,
+    /// It is not known who buys.
+    NoUser,
+    /// Not the form of a pass, or two of them.
+    Malformed,
+    /// A signature by none of the secrets.
+    Forged,
+    /// The pass is over.
+    Expired,
+    /// Somebody else's pass.
+    OtherUser,
+    /// A pass for something else.
+    OtherTarget,
+    /// The pass has bought, or was given up.
+    Spent,
+    /// Another spelling than the purchase's own.
+    OddPath,
+}
+
 /// The target in a path.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
@@ -166,8 +191,8 @@ pub(super) struct SettlementBody {
     /// Who bought, as `X-Virtual-Queue-User` gave it.
     #[schema(pattern = "^[1-9][0-9]{0,18}$")]
     user_id: String,
-    /// As `X-Virtual-Queue-Claim` gave it.
-    claim: String,
+    /// As `X-Virtual-Queue-Claim` gave it. Not there where the route needs no pass.
+    claim: Option<String>,
     /// `spent`: the pass has bought. `given_back`: it works again.
     outcome: Outcome,
 }
@@ -185,7 +210,11 @@ pub(super) struct ProblemBody {
     status: u16,
     /// Which problem, for machines: `QUEUE_FULL`.
     code: String,
-    /// Which problem, for people.
+    /// With `QUEUE_BYPASS_DENIED`: why.
+    #[schema(nullable = false)]
+    reason: Option<Reason>,
+    /// Which problem, for people. What buyers see is Korean, or English where `Accept-Language` prefers it;
+    /// `Content-Language` says which.
     detail: String,
 }
 
@@ -196,7 +225,7 @@ pub(super) struct ProblemBody {
         queue::enter, queue::poll, queue::leave, queue::stats, purchase::order, purchase::select_seats, purchase::buy_tickets, serve, health::live, health::ready, health::metrics,
         admin::flag, admin::put_flag, admin::audit, verify::verify, verify::settle,
     ),
-    components(schemas(ProblemBody, TargetType, Outcome)),
+    components(schemas(ProblemBody, TargetType, Outcome, Reason)),
     modifiers(&EveryErrorIsAProblem, &Tokens),
     tags(
         (name = "queue", description = "For buyers and their apps."),

@@ -24,7 +24,7 @@ pub fn no_shop_routes(cfg: &mut web::ServiceConfig) {
     responses(
         (status = "default", description = "What the shop answers. 2xx and 3xx use the pass up."),
         (status = 401, description = "`INVALID_IDENTITY`: where buyers are known by tokens."),
-        (status = 403, description = "`QUEUE_BYPASS_DENIED`: no valid pass. Enter the queue."),
+        (status = 403, description = "`QUEUE_BYPASS_DENIED`: no valid pass; `reason` says why. Enter the queue."),
         (status = 404, description = "`UNKNOWN_TARGET`"),
         (status = 409, description = "`PASS_IN_USE`: another purchase with this pass is under way."),
         (status = 502, description = "`UPSTREAM_UNREACHABLE`, `UPSTREAM_FAILED`: the shop gave no answer."),
@@ -36,14 +36,15 @@ async fn order() -> Result<HttpResponse, ApiError> {
     Err(ApiError::NoShop)
 }
 
-/// Select seats of an event. Needs the pass while the queue is on for this person, and is the shop's otherwise.
+/// Select seats of an event. Needs the pass while the queue is on for this person, and is the shop's otherwise. The pass
+/// may be used again, to change seats or to add some, until it ends or tickets are bought.
 #[utoipa::path(
     post, path = "/events/{id}/seats/select", operation_id = "selectSeats", tag = "purchase",
     params(("id" = String, Path, description = "The event."), UserHeader, PassHeader),
     responses(
-        (status = "default", description = "What the shop answers. 2xx and 3xx use the pass up."),
+        (status = "default", description = "What the shop answers. The pass works on, whatever that is."),
         (status = 401, description = "`INVALID_IDENTITY`: where buyers are known by tokens."),
-        (status = 403, description = "`QUEUE_BYPASS_DENIED`: no valid pass. Enter the queue."),
+        (status = 403, description = "`QUEUE_BYPASS_DENIED`: no valid pass; `reason` says why. Enter the queue."),
         (status = 404, description = "`UNKNOWN_TARGET`"),
         (status = 409, description = "`PASS_IN_USE`: another purchase with this pass is under way."),
         (status = 502, description = "`UPSTREAM_UNREACHABLE`, `UPSTREAM_FAILED`: the shop gave no answer."),
@@ -55,13 +56,19 @@ async fn select_seats() -> Result<HttpResponse, ApiError> {
     Err(ApiError::NoShop)
 }
 
-/// Buy the seats one holds. Not gated: the lock on the seats is the right to go on (TDD OQ3).
+/// Buy the seats one holds. Needs no pass: the lock on the seats is the right to go on (TDD OQ3). Uses up the pass of this
+/// person for this event while the queue is on for them.
 #[utoipa::path(
     post, path = "/events/{id}/tickets", operation_id = "buyTickets", tag = "purchase",
     params(("id" = String, Path, description = "The event."), UserHeader),
     responses(
-        (status = "default", description = "What the shop answers."),
-        (status = 503, description = "`NO_SHOP`"),
+        (status = "default", description = "What the shop answers. 2xx and 3xx use up any pass of this person."),
+        (status = 401, description = "`INVALID_IDENTITY`: where buyers are known by tokens."),
+        (status = 403, description = "`QUEUE_BYPASS_DENIED`: it is not known who buys, or the path is spelled oddly."),
+        (status = 404, description = "`UNKNOWN_TARGET`"),
+        (status = 502, description = "`UPSTREAM_UNREACHABLE`, `UPSTREAM_FAILED`: the shop gave no answer."),
+        (status = 503, description = "`OVERLOADED`, `IDENTITY_UNAVAILABLE`, `NO_SHOP`"),
+        (status = 504, description = "`UPSTREAM_TIMEOUT`: the shop took too long."),
     )
 )]
 async fn buy_tickets() -> Result<HttpResponse, ApiError> {

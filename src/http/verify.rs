@@ -37,6 +37,7 @@ const USER: HeaderName = HeaderName::from_static("x-virtual-queue-user");
 const TARGET: HeaderName = HeaderName::from_static("x-virtual-queue-target");
 const CLAIM: HeaderName = HeaderName::from_static("x-virtual-queue-claim");
 const CODE: HeaderName = HeaderName::from_static("x-virtual-queue-code");
+const REASON: HeaderName = HeaderName::from_static("x-virtual-queue-reason");
 
 /// Room for a settlement, several times over.
 const MAX_SETTLEMENT_BYTES: usize = 4096;
@@ -54,10 +55,12 @@ const MAX_SETTLEMENT_BYTES: usize = 4096;
             must not contradict each other."),
     ),
     responses(
-        (status = 204, description = "On to the shop. Of a purchase with a pass: `X-Virtual-Queue-User`, \
-            `X-Virtual-Queue-Target` and, where the shop settles, `X-Virtual-Queue-Claim`."),
+        (status = 204, description = "On to the shop. Of a purchase while the queue is on: `X-Virtual-Queue-User`, \
+            `X-Virtual-Queue-Target` and, where its route needs and spends a pass and the shop settles, \
+            `X-Virtual-Queue-Claim`."),
         (status = 403, description = "Not to the shop; `X-Virtual-Queue-Code` repeats the code: \
-            `QUEUE_BYPASS_DENIED`, `PASS_IN_USE`, `UNKNOWN_TARGET`, `UNCLEAR_REQUEST`, `IDENTITY_UNAVAILABLE`."),
+            `QUEUE_BYPASS_DENIED`, `PASS_IN_USE`, `UNKNOWN_TARGET`, `UNCLEAR_REQUEST`, `IDENTITY_UNAVAILABLE`. \
+            `X-Virtual-Queue-Reason` repeats the reason, where there is one."),
         (status = 401, description = "Not to the shop: buyers are known by tokens, and there is no valid one. \
             `X-Virtual-Queue-Code` is `INVALID_IDENTITY`."),
     )
@@ -111,9 +114,12 @@ async fn answer(state: &HttpState, original: &Original, headers: &HeaderMap, yes
 }
 
 fn denied(problem: Problem) -> HttpResponse {
-    let code = problem.code;
+    let (code, reason) = (problem.code, problem.reason);
     let mut response = problem.into_response();
     response.headers_mut().insert(CODE, HeaderValue::from_static(code));
+    if let Some(reason) = reason {
+        response.headers_mut().insert(REASON, HeaderValue::from_static(reason));
+    }
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
@@ -139,7 +145,7 @@ pub(super) fn shop_settles(context: &GuardContext<'_>) -> bool {
 struct SettlementRequest {
     target: String,
     user_id: String,
-    claim: String,
+    claim: Option<String>,
     outcome: OutcomeWord,
 }
 
@@ -151,7 +157,8 @@ enum OutcomeWord {
 }
 
 /// How a purchase that was let through ended; told by the shop. May be repeated. Spending also works late; giving back
-/// works while the pass is held.
+/// works while the pass is held. Of a purchase whose route needs no pass there is no claim: `spent` then spends every pass
+/// that this person has been given for the target until now, and there is nothing to give back.
 #[utoipa::path(
     post, path = "/gate/settle", operation_id = "settle", tag = "gate",
     security(("settleToken" = [])),
@@ -180,17 +187,18 @@ pub(super) async fn settle(
     let target = QueueTarget::from_label(&said.target).or_else(|_| QueueTarget::from_rule(&said.target));
     let target = target.map_err(|_| ApiError::BadRequest)?;
     let user = state.identity.form().parse(&said.user_id).map_err(|_| ApiError::BadRequest)?;
-    let claim: Claim = said.claim.parse().map_err(|_| ApiError::BadRequest)?;
+    let claim: Option<Claim> = said.claim.map(|claim| claim.parse()).transpose().map_err(|_| ApiError::BadRequest)?;
     // No pass of ours ends later, however long passes lived when it was given out. A later one would be believed: this
     // person's next pass would have to outlive it.
-    if claim.expires_at() > state.clock.now_seconds().saturating_add(TokenConfig::LONGEST_TTL_S) {
+    let latest = state.clock.now_seconds().saturating_add(TokenConfig::LONGEST_TTL_S);
+    if claim.as_ref().is_some_and(|claim| claim.expires_at() > latest) {
         return Err(ApiError::BadRequest);
     }
     let how = match said.outcome {
         OutcomeWord::Spent => Settlement::Spent,
         OutcomeWord::GivenBack => Settlement::GivenBack,
     };
-    state.gate.settle(target, user, &claim, how).await.map_err(|error| {
+    state.gate.settle(target, user, claim.as_ref(), how).await.map_err(|error| {
         tracing::warn!(target_id = %target, %error, "a shop's settlement failed");
         ApiError::StoreUnavailable { retry_after: 1 }
     })?;

@@ -32,7 +32,7 @@ use crate::{
     clock::StoreClock,
     config::{IdentityConfig, IdentityMode},
     domain::{UserId, UserIdForm},
-    problem::Problem,
+    problem::{Problem, words},
     token::Keyring,
 };
 
@@ -43,19 +43,15 @@ pub const USER_ID_HEADER: HeaderName = HeaderName::from_static("x-user-id");
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
 /// What is answered to [`Unidentified::NoToken`], by the queue and at the gate; with `WWW-Authenticate: Bearer`.
-pub(crate) const INVALID: Problem = Problem::new(
-    StatusCode::UNAUTHORIZED,
-    "INVALID_IDENTITY",
-    "No valid token",
-    "a valid token is needed, once, as Authorization: Bearer",
-);
+pub(crate) const INVALID: Problem =
+    Problem::for_buyers(StatusCode::UNAUTHORIZED, "INVALID_IDENTITY", "No valid token", words::INVALID_IDENTITY);
 
 /// What is answered to [`Unidentified::NoKeys`].
-pub(crate) const UNAVAILABLE: Problem = Problem::new(
+pub(crate) const UNAVAILABLE: Problem = Problem::for_buyers(
     StatusCode::SERVICE_UNAVAILABLE,
     "IDENTITY_UNAVAILABLE",
     "Tokens cannot be checked",
-    "the keys to check the token with are not there yet",
+    words::IDENTITY_UNAVAILABLE,
 )
 .retry_after(1);
 

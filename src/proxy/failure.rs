@@ -6,7 +6,7 @@ use actix_web::{HttpResponse, http::StatusCode};
 
 use crate::{
     gate::{NoAnswerFromShop, ShopsStatus},
-    problem::Problem,
+    problem::{Detail, Language, Problem},
 };
 
 /// An error and all that led to it, for the log: the outermost of a client's errors says next to nothing.
@@ -154,7 +154,8 @@ impl Failed {
         let mut problem = failure.problem();
         if let Some(status) = shops_status {
             let known = format!("the status of its answer was {}", status.as_u16());
-            problem.detail = problem.detail.replace("whether it acted is unknown", &known).into();
+            let (_, detail) = problem.detail.text(Language::English);
+            problem.detail = Detail::Plain(detail.replace("whether it acted is unknown", &known).into());
         }
         let mut response = problem.into_response();
         if let Some(status) = shops_status {

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     config::{HostHeader, UpstreamConfig, UpstreamUrl},
-    domain::PassClaims,
+    gate::Purchase,
 };
 
 /// How long a shop may be silent in the middle of an answer.
@@ -100,7 +100,7 @@ impl Proxy {
         }
         let chunked = asked.contains_key(header::TRANSFER_ENCODING);
         let has_body = chunked || length.is_some_and(|length| length > 0);
-        let purchase = request.extensions().get::<PassClaims>().is_some();
+        let purchase = request.extensions().get::<Purchase>().is_some();
         let whole = self.settings.whole;
         // A claim holds no longer: whatever the client does, the purchase must have ended by then.
         let until = purchase.then(|| Instant::now() + whole);

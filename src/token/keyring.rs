@@ -77,20 +77,11 @@ impl Keyring {
         genuine.into()
     }
 
-    /// Reads a pass: its one canonical encoding, signed by one of the secrets.
-    fn open(&self, raw: &str) -> Option<PassClaims> {
-        if raw.len() > MAX_PASS_BYTES {
-            return None;
-        }
-        let (payload, tag) = raw.split_once('.')?;
-        let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
-        let tag: [u8; 32] = URL_SAFE_NO_PAD.decode(tag).ok()?.try_into().ok()?;
-        if !self.is_genuine(&payload, &tag) {
-            return None;
-        }
-        let claims = payload::read(&payload)?;
-        let canonical = encode(&payload, &tag) == raw;
-        canonical.then_some(claims)
+    /// Reads a pass: its one canonical encoding, signed by one of the secrets. The form is public, so that whoever sends
+    /// something else learns nothing from hearing that it is malformed; the signature is compared in constant time.
+    fn open(&self, raw: &str) -> Result<PassClaims, PassRefusal> {
+        let (claims, payload, tag) = well_formed(raw).ok_or(PassRefusal::Malformed)?;
+        if self.is_genuine(&payload, &tag) { Ok(claims) } else { Err(PassRefusal::Forged) }
     }
 }
 
@@ -110,7 +101,7 @@ impl EntryTokenGuard for Keyring {
         raw: &str,
         now_seconds: u64,
     ) -> Result<PassClaims, PassRefusal> {
-        let claims = self.open(raw).ok_or(PassRefusal::Forged)?;
+        let claims = self.open(raw)?;
         if claims.target != target {
             return Err(PassRefusal::OtherTarget);
         }
@@ -122,6 +113,18 @@ impl EntryTokenGuard for Keyring {
         }
         Ok(claims)
     }
+}
+
+/// What a pass says, its payload and its signature, if it has the one form that passes have.
+fn well_formed(raw: &str) -> Option<(PassClaims, Vec<u8>, [u8; 32])> {
+    if raw.len() > MAX_PASS_BYTES {
+        return None;
+    }
+    let (payload, tag) = raw.split_once('.')?;
+    let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
+    let tag: [u8; 32] = URL_SAFE_NO_PAD.decode(tag).ok()?.try_into().ok()?;
+    let claims = payload::read(&payload)?;
+    (encode(&payload, &tag) == raw).then_some((claims, payload, tag))
 }
 
 fn encode(payload: &[u8], tag: &[u8]) -> String {

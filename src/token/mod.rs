@@ -44,10 +44,13 @@ pub trait EntryTokenGuard: Send + Sync {
     -> Result<PassClaims, PassRefusal>;
 }
 
-/// Why a pass is refused. Also the `reason` label of `virtual_queue_bypass_attempts_total`.
+/// Why a pass is refused. Also the `reason` label of `virtual_queue_bypass_attempts_total`, and the `reason` in the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PassRefusal {
-    /// Not a pass: wrong form, another encoding, or a signature by none of the secrets.
+    /// Not the form of a pass: other parts, another encoding, a text that says something else.
+    #[error("the pass is malformed")]
+    Malformed,
+    /// The form of a pass, and a signature by none of the secrets.
     #[error("the pass is not genuine")]
     Forged,
     /// Genuine, and over.
@@ -65,6 +68,7 @@ impl PassRefusal {
     /// The metric label.
     pub const fn label(self) -> &'static str {
         match self {
+            Self::Malformed => "malformed",
             Self::Forged => "forged",
             Self::Expired => "expired",
             Self::OtherTarget => "other_target",

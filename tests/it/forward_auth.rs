@@ -10,7 +10,7 @@ use virtual_queue::clock::StoreClock;
 use crate::{
     invariants,
     redis_server::RedisServer,
-    server::{DROP, Reply, Server},
+    server::{DROP, EVENT, Reply, Server},
 };
 
 const FAST: &[(&str, &str)] = &[("VQ_QUEUE__TICK_MS", "500"), ("VQ_QUEUE__BATCH_SIZE", "2000")];
@@ -82,7 +82,12 @@ fn verdict(reply: &Reply) -> (u16, Option<String>) {
     let code = reply.header("x-virtual-queue-code").map(str::to_owned);
     match reply.status {
         200 | 204 => assert_eq!((code.as_deref(), reply.text.as_str()), (None, "")),
-        403 => assert_eq!(code.as_deref(), Some(reply.code()), "{reply:?}"),
+        403 => {
+            assert_eq!(code.as_deref(), Some(reply.code()), "{reply:?}");
+            let reason = reply.header("x-virtual-queue-reason");
+            assert_eq!(reason, reply.body["reason"].as_str(), "{reply:?}");
+            assert_eq!(reason.is_some(), reply.code() == "QUEUE_BYPASS_DENIED", "{reply:?}");
+        }
         _ => panic!("a proxy takes that for a fault: {reply:?}"),
     }
     assert_eq!(reply.header("cache-control"), Some("no-store"));
@@ -281,6 +286,56 @@ async fn the_shop_settles_and_may_say_everything_twice() {
     let stats = server.stats(DROP).await;
     assert_eq!((&stats["consumed"], &stats["live"]), (&json!(1), &json!(0)));
     invariants::assert_hold(&redis);
+}
+
+/// A question about a call to the event of the tests.
+async fn ask_event(server: &Server, what: &str, pass: Option<&str>) -> Reply {
+    let question = question(server, Proxy::Nginx, "POST", &format!("/events/7/{what}")).header("X-User-Id", "7");
+    Reply::of(match pass {
+        Some(pass) => question.header("X-Entry-Token", pass),
+        None => question,
+    })
+    .await
+}
+
+#[tokio::test]
+async fn seats_are_selected_without_a_claim_and_the_shop_spends_by_the_user_when_it_has_sold() {
+    let redis = RedisServer::start();
+    let server = Server::serve(&redis, &[FAST, &[SETTLE]].concat());
+    server.enter(EVENT, 7).await;
+    let pass = server.await_pass(EVENT, 7, Duration::from_secs(10)).await;
+    for _ in 0..3 {
+        let granted = ask_event(&server, "seats/select", Some(&pass)).await;
+        assert_eq!(verdict(&granted), (204, None), "checked, never claimed");
+        assert_eq!(told(&granted), [Some("7"), Some("TICKETING_EVENT:7"), None]);
+    }
+    assert_eq!(verdict(&ask_event(&server, "seats/select", None).await), refused("QUEUE_BYPASS_DENIED"));
+    let granted = ask_event(&server, "tickets", None).await;
+    assert_eq!(verdict(&granted), (204, None));
+    assert_eq!(told(&granted), [Some("7"), Some("TICKETING_EVENT:7"), None]);
+    let says = |outcome: &str| json!({ "target": "TICKETING_EVENT:7", "userId": "7", "outcome": outcome });
+    assert_eq!(settle(&server, &says("given_back")).await.status, 204, "nothing is held");
+    assert_eq!(verdict(&ask_event(&server, "seats/select", Some(&pass)).await), (204, None));
+    let mut sold = says("spent");
+    assert_eq!(settle(&server, &sold).await.status, 204);
+    sold["claim"] = Value::Null;
+    assert_eq!(settle(&server, &sold).await.status, 204, "said again");
+    let spent = ask_event(&server, "seats/select", Some(&pass)).await;
+    assert_eq!(verdict(&spent), refused("QUEUE_BYPASS_DENIED"));
+    assert_eq!(spent.header("x-virtual-queue-reason"), Some("spent"));
+    let stats = server.stats(EVENT).await;
+    assert_eq!((&stats["consumed"], &stats["live"]), (&json!(1), &json!(0)));
+    invariants::assert_hold(&redis);
+}
+
+#[tokio::test]
+async fn where_the_shop_does_not_settle_a_purchase_without_a_pass_spends_nothing() {
+    let server = Server::demo(FAST);
+    server.enter(EVENT, 7).await;
+    let pass = server.await_pass(EVENT, 7, Duration::from_secs(10)).await;
+    assert_eq!(verdict(&ask_event(&server, "tickets", None).await), (204, None));
+    assert_eq!(verdict(&ask_event(&server, "seats/select", Some(&pass)).await), (204, None));
+    assert_eq!(server.stats(EVENT).await["consumed"], 0);
 }
 
 #[tokio::test]

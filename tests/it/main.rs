@@ -39,6 +39,7 @@ mod redis_server;
 mod redis_tls;
 mod replica_faults;
 mod rolling_restart;
+mod seats;
 mod sentinel;
 mod server;
 mod settings;

@@ -153,7 +153,7 @@ async fn two_people_on_one_seat_are_one_and_a_refusal() {
     let other = 15 - winner;
     assert_eq!(server.select(7, other, Some(&pass), &["A2"]).await.status, 200, "the pass was given back");
     assert_eq!(server.buy_tickets(7, other, &["A1"]).await.status, 409, "not without the lock");
-    // The ticket purchase is not gated: the lock is the right to go on.
+    // The ticket purchase needs no pass: the lock is the right to go on.
     assert_eq!(server.buy_tickets(7, winner, &["A1"]).await.status, 201);
     assert_eq!(server.buy_tickets(7, other, &["A2"]).await.status, 201);
     invariants::assert_hold(&redis);

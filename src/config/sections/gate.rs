@@ -5,7 +5,7 @@ use crate::{
         error::Problems,
         layers::{Mistake, SectionReader},
     },
-    domain::{GatedRoute, QueueTargetType, RouteSegment},
+    domain::{GatedRoute, PassRule, QueueTargetType, RouteSegment},
 };
 
 /// The fewest bytes the settle token may have.
@@ -15,7 +15,7 @@ const MIN_TOKEN_BYTES: usize = 16;
 const METHODS: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];
 
 /// What the keys of a route are.
-const KEYS: [&str; 3] = ["method", "path", "target"];
+const KEYS: [&str; 5] = ["method", "path", "target", "needs_pass", "spends"];
 
 /// The gate before the purchase routes.
 #[derive(Debug, Clone)]
@@ -36,7 +36,12 @@ impl GateConfig {
     pub(in crate::config) fn read(section: &mut SectionReader<'_>) -> Self {
         Self {
             routes: section.tables("routes", read_route, |route| {
-                format!("{} {} {}", route.method(), route.pattern(), route.kind().slug())
+                let rule = match route.rule() {
+                    PassRule::NeedsAndSpends => "",
+                    PassRule::Needs => " spends=false",
+                    PassRule::Spends => " needs_pass=false",
+                };
+                format!("{} {} {}{rule}", route.method(), route.pattern(), route.kind().slug())
             }),
             settle_token: section.optional("settle_token"),
         }
@@ -106,5 +111,14 @@ fn read_route(table: &toml::Table) -> Result<GatedRoute, Mistake> {
         return Err(Mistake::new("target", format!("must be {known}, not {target:?}")));
     };
     let path = text("path")?;
-    GatedRoute::new(method, path, kind).map_err(|invalid| Mistake::new("path", format!("{invalid}, not {path:?}")))
+    let route = GatedRoute::new(method, path, kind);
+    let route = route.map_err(|invalid| Mistake::new("path", format!("{invalid}, not {path:?}")))?;
+    let says = |key: &'static str| match table.get(key) {
+        None => Ok(true),
+        Some(value) => value.as_bool().ok_or_else(|| Mistake::new(key, "must be true or false")),
+    };
+    let rule = PassRule::new(says("needs_pass")?, says("spends")?).ok_or_else(|| {
+        Mistake::new("spends", "must not be false where needs_pass is: such a route is no purchase route, leave it out")
+    })?;
+    Ok(route.with_rule(rule))
 }

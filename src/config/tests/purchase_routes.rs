@@ -1,11 +1,12 @@
 //! `gate.routes`, the one list of tables.
 
 use super::*;
+use crate::domain::{GatedRoute, PassRule};
 
 const ONE_ROUTE: &str = "[{ method = 'PUT', path = '/api/v2/sales/{id}/claim', target = 'limited-drop' }]";
 
 #[test]
-fn purchase_routes_replace_the_prds_two_from_a_file_and_from_a_variable() {
+fn purchase_routes_replace_the_prds_from_a_file_and_from_a_variable() {
     let tables = "[[gate.routes]]\nmethod = 'PUT'\npath = '/api/v2/sales/{id}/claim'\ntarget = 'limited-drop'";
     let from_file = load(tables, &[]).expect("good");
     let from_variable = load("", &[("VQ_GATE__ROUTES", ONE_ROUTE)]).expect("good");
@@ -20,6 +21,18 @@ fn purchase_routes_replace_the_prds_two_from_a_file_and_from_a_variable() {
     let two = "[[gate.routes]]\nmethod = 'POST'\npath = '/a/{id}'\ntarget = 'limited-drop'\n\
                [[gate.routes]]\nmethod = 'POST'\npath = '/b/{id}'\ntarget = 'ticketing-event'";
     assert_eq!(load(two, &[]).expect("good").gate.routes.len(), 2);
+}
+
+#[test]
+fn a_purchase_route_says_whether_it_needs_a_pass_and_whether_success_spends_it() {
+    let route =
+        |rest: &str| format!("{{ method = 'POST', path = '/{}/{{id}}', target = 'limited-drop'{rest} }}", rest.len());
+    let routes = ["", ", needs_pass = true, spends = true", ", spends = false", ", needs_pass = false"].map(route);
+    let config = load("", &[("VQ_GATE__ROUTES", &format!("[{}]", routes.join(", ")))]).expect("good");
+    let rules: Vec<_> = config.gate.routes.iter().map(GatedRoute::rule).collect();
+    assert_eq!(rules, [PassRule::NeedsAndSpends, PassRule::NeedsAndSpends, PassRule::Needs, PassRule::Spends]);
+    let shown = config.settings().iter().find(|seen| seen.key == "gate.routes").unwrap().shown.clone().unwrap();
+    assert!(shown.contains("limited-drop spends=false,") && shown.ends_with("needs_pass=false]"), "{shown}");
 }
 
 #[test]
@@ -46,6 +59,21 @@ fn a_mistake_in_a_purchase_route_is_named_with_its_place_and_key() {
         (route(post, "'/health/{id}'", drop), "gate.routes[1].path: must not be under /health"),
         (route(post, "'/metrics/{id}'", drop), "gate.routes[1].path: must not be under /metrics"),
         (format!("[{good}, {{ method = 'POST', path = '/b/{{id}}' }}]"), "gate.routes[1].target: must be set"),
+        (
+            format!("[{good}, {{ method = 'POST', path = '/b/{{id}}', target = 'limited-drop', spends = 'no' }}]"),
+            "gate.routes[1].spends: must be true or false",
+        ),
+        (
+            format!("[{good}, {{ method = 'POST', path = '/b/{{id}}', target = 'limited-drop', needs_pass = 1 }}]"),
+            "gate.routes[1].needs_pass: must be true or false",
+        ),
+        (
+            format!(
+                "[{good}, {{ method = 'POST', path = '/b/{{id}}', target = 'limited-drop', needs_pass = false, \
+                 spends = false }}]"
+            ),
+            "gate.routes[1].spends: must not be false where needs_pass is",
+        ),
         (
             format!("[{good}, {{ method = 'POST', paths = 1 }}]"),
             "gate.routes[1].paths: is not a setting: the keys of a",

@@ -20,17 +20,17 @@ use tokio::sync::oneshot;
 
 use super::EntryTokenGate;
 use crate::{
-    domain::PassClaims,
     gate::{
         body,
         decision::Decision,
         method::Body,
-        purchase::{NoAnswerFromShop, ShopsStatus, SingleUse, settlement_of},
+        purchase::{NoAnswerFromShop, Purchase, ShopsStatus, SingleUse, settlement_of},
         refusal::Refusal,
         request,
         shedding::UnderWay,
     },
     problem::Problem,
+    store::Settlement,
 };
 
 /// Says that an answer was given without the store.
@@ -76,7 +76,7 @@ where
     fn call(&self, mut req: ServiceRequest) -> Self::Future {
         request::strip_path_headers(req.headers_mut(), &self.gate.kept_headers);
         let body = if req.version() < Version::HTTP_2 { Body::Declared } else { Body::Unknown };
-        let pass = match self.gate.decide(req.method(), req.uri(), req.headers(), body) {
+        let wanted = match self.gate.decide(req.method(), req.uri(), req.headers(), body) {
             decision @ (Decision::Untouched | Decision::Unchecked) => {
                 self.gate.identity.tell_shop(req.headers_mut());
                 let call = self.shop.call(req);
@@ -92,7 +92,7 @@ where
                 self.gate.count(refusal);
                 return Box::pin(ready(Ok(refuse(req, refusal))));
             }
-            Decision::Verified(pass) => pass,
+            Decision::Purchase(purchase) => purchase,
         };
         let Some(under_way) = self.gate.admit_call() else {
             self.gate.metrics.gate_shed();
@@ -102,7 +102,7 @@ where
         request::strip(req.headers_mut(), self.gate.cookie);
         let body = body::in_time(req.take_payload(), self.gate.body_limit);
         req.set_payload(body);
-        let purchase = purchase(self.shop.clone(), req, self.gate.single_use_of_passes(), pass, under_way);
+        let purchase = purchase(self.shop.clone(), req, self.gate.single_use_of_passes(), wanted, under_way);
         // A task of its own: a client that goes away ends the request, and not the purchase.
         let (answer, answered) = oneshot::channel();
         actix_rt::spawn(self.gate.purchases.track_future(async move {
@@ -117,35 +117,51 @@ async fn purchase<S, B>(
     shop: Rc<S>,
     req: ServiceRequest,
     single_use: Option<SingleUse>,
-    pass: PassClaims,
+    wanted: Purchase,
     under_way: UnderWay,
 ) -> Answer<B>
 where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
     B: MessageBody + 'static,
 {
-    let claimed = match single_use {
+    let begun = match single_use {
         None => None,
-        Some(single_use) => match single_use.claim(pass).await {
-            Ok(claimed) => Some(claimed),
+        Some(single_use) => match single_use.begin(wanted).await {
+            Ok(begun) => Some(begun),
             Err(refusal) => return Ok(refuse(req, refusal)),
         },
     };
-    req.extensions_mut().insert(pass);
+    req.extensions_mut().insert(wanted);
     let answer = shop.call(req).await;
     drop(under_way);
-    // Without an answer of the shop nobody knows whether it sold: the claim is left to its lease.
-    let mut answer = answer?.map_into_left_body();
-    if let Some(claimed) = claimed {
-        if claimed.degraded {
-            mark_degraded(&mut answer);
+    let Some(begun) = begun else { return Ok(answer?.map_into_left_body()) };
+    let mut degraded = begun.degraded;
+    match answer.as_ref().ok().and_then(shops_status) {
+        Some(status) => {
+            let told = begun.settle(settlement_of(wanted.rule, status)).await;
+            // Of a pass that was claimed the store knows what matters.
+            degraded |= !told && wanted.pass.is_none();
         }
-        let shops_status = answer.response().extensions().get().map(|ShopsStatus(status)| *status);
-        if answer.response().extensions().get::<NoAnswerFromShop>().is_none() {
-            claimed.settle(settlement_of(shops_status.unwrap_or(answer.status()))).await;
+        // Without an answer of the shop nobody knows whether it sold: what success would spend is left to the lease.
+        None if wanted.rule.spends() => {}
+        None => {
+            begun.settle(Settlement::GivenBack).await;
         }
     }
+    let mut answer = answer?.map_into_left_body();
+    if degraded {
+        mark_degraded(&mut answer);
+    }
     Ok(answer)
+}
+
+/// What the shop has decided, whatever the client is told; `None`: nobody knows.
+fn shops_status<B>(answer: &ServiceResponse<B>) -> Option<StatusCode> {
+    let extensions = answer.response().extensions();
+    if extensions.get::<NoAnswerFromShop>().is_some() {
+        return None;
+    }
+    Some(extensions.get().map_or(answer.status(), |ShopsStatus(status)| *status))
 }
 
 fn mark_degraded<B>(answer: &mut ServiceResponse<B>) {
@@ -153,7 +169,8 @@ fn mark_degraded<B>(answer: &mut ServiceResponse<B>) {
 }
 
 fn refuse<B>(req: ServiceRequest, refusal: Refusal) -> ServiceResponse<EitherBody<B>> {
-    req.into_response(refusal.into_response()).map_into_right_body()
+    let answer = refusal.answer(req.headers());
+    req.into_response(answer).map_into_right_body()
 }
 
 fn shop_panicked() -> Error {

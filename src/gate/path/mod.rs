@@ -5,36 +5,29 @@
 //!
 //! Here: paths alone. Not here: methods ([`super::method`]), queries ([`super::query`]), and what becomes of the request.
 
-use std::borrow::Cow;
-
 mod decode;
 mod plain;
 mod words;
 
-use self::words::signs;
 pub(super) use self::{
     decode::decoded_once,
     plain::{Plain, folded},
-    words::{Sign, Words},
+    words::Words,
 };
 
 /// Decodings after which a text is tried as it then stands. Whoever decodes more often decodes to the end.
 const DECODINGS: usize = 4;
 
-/// Calls `each` with what stands in a text: as it came, decoded once, twice, and so on, and decoded to the end.
-pub(super) fn for_each_decoding(raw: &[u8], mut each: impl FnMut(&[Sign])) {
-    each(&signs(raw));
-    if raw.is_ascii() && !raw.contains(&b'%') {
-        return;
+/// Calls `each` with a text as it came, decoded once, twice, and so on, and decoded to the end.
+pub(super) fn for_each_decoding(raw: &[u8], mut each: impl FnMut(&[u8])) {
+    each(raw);
+    let mut text = decoded_once(raw);
+    for _ in 1..DECODINGS {
+        let Some(once_more) = text else { break };
+        each(&once_more);
+        text = decoded_once(&once_more);
     }
-    let mut text = Cow::Borrowed(raw);
-    for _ in 0..DECODINGS {
-        let Some(once_more) = decoded_once(&text) else { break };
-        each(&signs(&once_more));
-        text = Cow::Owned(once_more);
-    }
-    let whole = decode::decoded(raw);
-    if whole != *text {
-        each(&signs(&whole));
+    if !raw.is_ascii() || raw.contains(&b'%') {
+        each(&decode::decoded(raw));
     }
 }

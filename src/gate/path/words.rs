@@ -24,9 +24,9 @@ pub(in crate::gate) struct Words {
 
 /// What stands at one place of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) enum Sign {
+enum Sign {
     /// A letter or a digit, as its index.
-    Letter(u8),
+    Letter(usize),
     /// Punctuation, spaces, what cannot be seen, letters of other scripts: part of no word, and dropped by somebody.
     Mark,
     /// A `%` that begins no escape. Some servers drop it, some drop what follows, too, some make a character of it.
@@ -46,7 +46,7 @@ impl Words {
             words.gaps |= 1 << place;
             let RouteSegment::Literal(word) = segment else { continue };
             for letter in word.bytes().filter_map(letter) {
-                words.next[usize::from(letter)] |= 1 << place;
+                words.next[letter] |= 1 << place;
                 place = (place + 1).min(MOST_LETTERS);
             }
         }
@@ -59,70 +59,58 @@ impl Words {
         Self::of_route(&[RouteSegment::Literal(word.to_owned())])
     }
 
-    /// Whether a text spells them.
-    pub(in crate::gate) fn are_in(&self, text: &[Sign]) -> bool {
-        // The places in the words after what was read; and after one and two signs more, which a `%` has swallowed.
-        let mut here = 1;
-        let mut later = [0; 2];
-        for sign in text {
-            let swallowed = if *sign == Sign::CutEscape { self.after(here, Sign::Disguise) } else { 0 };
-            here = self.after(here, *sign) | later[0];
-            later = [later[1], swallowed];
+    /// Whether a text spells them as it stands, nothing decoded.
+    pub(in crate::gate) fn are_in(&self, text: &[u8]) -> bool {
+        // The places in the words when reading goes on here, or at one of the next four bytes; 0: it does not.
+        let mut at_next = [0; 5];
+        at_next[0] = 1;
+        for at in 0..text.len() {
+            let here = std::mem::take(&mut at_next[at % 5]);
             if here & self.all_found != 0 {
                 return true;
             }
+            if here == 0 {
+                continue;
+            }
+            let (sign, length) = first_sign(&text[at..]);
+            at_next[(at + length) % 5] |= self.after(here, sign);
+            if sign == Sign::CutEscape {
+                let length = (text.len() - at).min(3);
+                at_next[(at + length) % 5] |= self.after(here, Sign::Disguise);
+            }
         }
-        (here | later[0] | later[1]) & self.all_found != 0
+        at_next[text.len() % 5] & self.all_found != 0
     }
 
     fn after(&self, here: u128, sign: Sign) -> u128 {
         let gone_on = match sign {
-            Sign::Letter(letter) => ((here & self.next[usize::from(letter)]) << 1) | (here & self.gaps),
+            Sign::Letter(letter) => ((here & self.next[letter]) << 1) | (here & self.gaps),
             Sign::Mark | Sign::CutEscape => here,
             Sign::Disguise => here | (here << 1),
             Sign::Ligature => here | (here << 1) | (here << 2) | (here << 3),
         };
         // Wherever a text begins to spell them.
-        gone_on | 1
+        (gone_on | 1) & (self.all_found | (self.all_found - 1))
     }
-}
-
-/// What stands in a text, nothing decoded.
-pub(super) fn signs(text: &[u8]) -> Vec<Sign> {
-    let mut signs = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(byte) = rest.first() {
-        let (sign, length) = match letter(*byte) {
-            Some(letter) => (Sign::Letter(letter), 1),
-            None => first_sign(rest),
-        };
-        signs.push(sign);
-        rest = &rest[length..];
-    }
-    signs
 }
 
 fn first_sign(text: &[u8]) -> (Sign, usize) {
+    let of_ascii = |byte: u8| letter(byte).map_or(Sign::Mark, Sign::Letter);
     match text {
         [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => (Sign::Mark, 1),
         [b'%', ..] => (Sign::CutEscape, 1),
-        [..0x80, ..] => (Sign::Mark, 1),
+        [byte, ..] if byte.is_ascii() => (of_ascii(*byte), 1),
         _ => match next_char(text) {
             // A byte that is no text: a letter of Latin-1, perhaps.
             (None, _) => (Sign::Disguise, 1),
-            (Some(code), length) => (sign_of_char(code), length),
+            (Some(code), length) => match u8::try_from(code) {
+                // Overlong.
+                Ok(byte) if byte.is_ascii() => (of_ascii(byte), length),
+                _ if matches!(code, 0xdf | 0xfb00..=0xfb06) => (Sign::Ligature, length),
+                _ if is_like_ascii(code) => (Sign::Disguise, length),
+                _ => (Sign::Mark, length),
+            },
         },
-    }
-}
-
-/// Of a character of more than one byte.
-fn sign_of_char(code: u32) -> Sign {
-    match code {
-        // Overlong.
-        0..0x80 => letter(code as u8).map_or(Sign::Mark, Sign::Letter),
-        0xdf | 0xfb00..=0xfb06 => Sign::Ligature,
-        _ if is_like_ascii(code) => Sign::Disguise,
-        _ => Sign::Mark,
     }
 }
 
@@ -147,11 +135,11 @@ fn is_like_ascii(code: u32) -> bool {
 }
 
 /// The index of a letter or digit of ASCII.
-fn letter(byte: u8) -> Option<u8> {
+fn letter(byte: u8) -> Option<usize> {
     match byte {
-        b'a'..=b'z' => Some(byte - b'a'),
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'0'..=b'9' => Some(byte - b'0' + 26),
+        b'a'..=b'z' => Some(usize::from(byte - b'a')),
+        b'A'..=b'Z' => Some(usize::from(byte - b'A')),
+        b'0'..=b'9' => Some(usize::from(byte - b'0') + 26),
         _ => None,
     }
 }
@@ -163,7 +151,7 @@ mod tests {
 
     fn spells(pattern: &str, text: &str) -> bool {
         let route = GatedRoute::new("POST", pattern, QueueTargetType::LimitedDrop).unwrap();
-        Words::of_route(route.segments()).are_in(&signs(text.as_bytes()))
+        Words::of_route(route.segments()).are_in(text.as_bytes())
     }
 
     #[test]

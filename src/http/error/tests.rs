@@ -1,6 +1,7 @@
 use actix_web::body::to_bytes;
 
 use super::*;
+use crate::problem::Language;
 
 /// (error, status, code, `Retry-After`): the contract.
 fn table() -> Vec<(ApiError, u16, &'static str, Option<&'static str>)> {
@@ -62,7 +63,10 @@ async fn every_error_has_its_status_code_and_headers() {
 
 #[test]
 fn a_full_queue_says_it_in_the_words_of_the_contract() {
-    assert_eq!(ApiError::QueueFull { retry_after: 1 }.problem().detail, "잠시 후 다시 시도");
+    let problem = ApiError::QueueFull { retry_after: 1 }.problem();
+    for language in [Language::Korean, Language::English] {
+        assert_eq!(problem.detail.text(language), (Language::Korean, "잠시 후 다시 시도"));
+    }
 }
 
 #[test]

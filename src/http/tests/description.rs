@@ -41,6 +41,20 @@ fn no_purchase_route_can_be_configured_where_a_route_of_ours_is() {
     }
 }
 
+#[test]
+fn every_reason_that_is_described_is_on_the_page_for_developers() {
+    let description = description();
+    let reasons = description["components"]["schemas"]["RefusalReason"]["enum"].as_array().unwrap();
+    let reasons: BTreeSet<&str> = reasons.iter().map(|reason| reason.as_str().unwrap()).collect();
+    let page = include_str!("../../../docs/integrations/routes.md");
+    let table = page.split("| `reason` |").nth(1).unwrap().split("\n\n").next().unwrap();
+    let on_page: BTreeSet<&str> = table.lines().filter_map(|row| row.strip_prefix("| `")?.split('`').next()).collect();
+    assert_eq!(reasons, on_page);
+    assert!(reasons.iter().all(|reason| include_str!("../../../README.md").contains(&format!("`{reason}`"))));
+    let problem = &description["components"]["schemas"]["Problem"];
+    assert!(problem["properties"]["reason"].is_object() && !problem["required"].to_string().contains("reason"));
+}
+
 #[actix_web::test]
 async fn every_described_call_reaches_a_handler() {
     for (method, path) in described() {

@@ -120,7 +120,8 @@ fn other_encodings_of_the_same_pass_are_refused() {
         }
     }
     for variant in variants {
-        assert_eq!(keys.verify(drop_42(), user(7), &variant, NOW - 1), Err(PassRefusal::Forged), "{variant:?}");
+        let refused = keys.verify(drop_42(), user(7), &variant, NOW - 1);
+        assert!(matches!(refused, Err(PassRefusal::Forged | PassRefusal::Malformed)), "{variant:?}: {refused:?}");
     }
 }
 
@@ -160,7 +161,8 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] = to;
         if let Ok(changed) = String::from_utf8(bytes) && changed != raw {
-            prop_assert_eq!(keys.verify(target, user(holder), &changed, NOW - 1), Err(PassRefusal::Forged));
+            let refused = keys.verify(target, user(holder), &changed, NOW - 1);
+            prop_assert!(matches!(refused, Err(PassRefusal::Forged | PassRefusal::Malformed)), "{changed}");
         }
     }
 
@@ -174,13 +176,14 @@ proptest! {
         let mut changed = raw.clone();
         changed.replace_range(at..(at + take_out).min(raw.len()), &put_in);
         if changed != raw {
-            prop_assert_eq!(keys.verify(drop_42(), user(7), &changed, NOW - 1), Err(PassRefusal::Forged));
+            let refused = keys.verify(drop_42(), user(7), &changed, NOW - 1);
+            prop_assert!(matches!(refused, Err(PassRefusal::Forged | PassRefusal::Malformed)), "{changed}");
         }
     }
 
     #[test]
     fn what_is_not_a_pass_is_never_accepted_and_never_panics(raw in ".{0,300}") {
-        prop_assert_eq!(keyring().verify(drop_42(), user(7), &raw, 0), Err(PassRefusal::Forged));
+        prop_assert_eq!(keyring().verify(drop_42(), user(7), &raw, 0), Err(PassRefusal::Malformed));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) const HARMLESS: &[&str] = &[
     "/archive/limited-drops/42/orders",
     "/events/7/seats",
     "/events/7/seats/selection",
-    "/events/7/tickets",
+    "/events/7/tickets/9",
     "/orders",
     "/orders/42",
     "/virtual-queue",

@@ -6,6 +6,7 @@ mod disconnects;
 mod limits;
 mod outage;
 mod passes;
+mod rules;
 mod untouched;
 
 use std::{
@@ -196,6 +197,9 @@ impl Doors {
 struct Answered {
     status: u16,
     code: Option<String>,
+    reason: Option<String>,
+    detail: Option<String>,
+    language: Option<String>,
     retry_after: Option<String>,
     degraded: Option<String>,
 }
@@ -222,11 +226,12 @@ async fn read<B: MessageBody>(response: HttpResponse<B>) -> Answered {
     let header = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
     let (status, retry_after, degraded) =
         (response.status().as_u16(), header("retry-after"), header("x-virtual-queue-degraded"));
+    let language = header("content-language");
     let body = body::to_bytes(response.into_body()).await.ok().unwrap();
-    let code = serde_json::from_slice::<serde_json::Value>(&body)
-        .ok()
-        .and_then(|body| body.get("code").and_then(|code| code.as_str().map(str::to_owned)));
-    Answered { status, code, retry_after, degraded }
+    let body = serde_json::from_slice::<serde_json::Value>(&body).ok();
+    let member = |name: &str| body.as_ref()?.get(name)?.as_str().map(str::to_owned);
+    let (code, reason, detail) = (member("code"), member("reason"), member("detail"));
+    Answered { status, code, reason, detail, language, retry_after, degraded }
 }
 
 #[track_caller]

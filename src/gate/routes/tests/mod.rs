@@ -45,7 +45,8 @@ fn the_canonical_spelling_of_a_purchase_is_gated() {
         classify("/limited-drops/9223372036854775807/orders"),
         RouteMatch::Gated(drop_of(i64::MAX as u64), PassRule::NeedsAndSpends)
     );
-    assert_eq!(classify("/events/7/seats/select"), RouteMatch::Gated(event(7), PassRule::NeedsAndSpends));
+    assert_eq!(classify("/events/7/seats/select"), RouteMatch::Gated(event(7), PassRule::Needs));
+    assert_eq!(classify("/events/7/tickets"), RouteMatch::Gated(event(7), PassRule::Spends));
 }
 
 #[test]
@@ -80,7 +81,7 @@ fn paths_that_are_no_purchase_under_any_reading_pass() {
         "/events/7/seats/selected",
         "/events/7/seats/select/A1",
         "/events/7/seats/deselect",
-        "/events/7/tickets",
+        "/events/7/tickets/9",
         "/events/7/select/seats",
         "/seats/select",
         "/virtual-queues/limited-drop/42/entries",
