@@ -212,6 +212,8 @@ const FULL_HOUSE: &[(&str, &str)] = &[
     ("VQ_QUEUE__CAPACITY", "1000"),
     ("VQ_QUEUE__TICK_MS", "60000"),
     ("VQ_QUEUE__HEARTBEAT_TIMEOUT_SECONDS", "360"),
+    // A thousand connect at once: a busy machine comes to the last of them late.
+    ("VQ_SERVER__CLIENT_REQUEST_TIMEOUT_MS", "60000"),
     ("VQ_LOG__LEVEL", "info"),
 ];
 
