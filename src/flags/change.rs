@@ -75,10 +75,13 @@ impl FlagChange {
         };
         let rollout_percent = match object.get("rolloutPercent") {
             None => 100,
-            Some(value) => match value.as_u64().filter(|percent| *percent <= 100) {
-                Some(percent) => percent as u8,
-                None => problems.add_and("rolloutPercent is not a whole number from 0 to 100"),
-            },
+            // JSON has one kind of number: 50.0 is whole.
+            Some(value) => {
+                match value.as_f64().filter(|percent| (0.0..=100.0).contains(percent) && percent.fract() == 0.0) {
+                    Some(percent) => percent as u8,
+                    None => problems.add_and("rolloutPercent is not a whole number from 0 to 100"),
+                }
+            }
         };
         let targets = read_list(object, "targets", MAX_TARGETS, &mut problems, |item| {
             let text = item.as_str().ok_or("a target is written as text, such as \"limited-drop/42\"")?;

@@ -136,7 +136,7 @@ pub(super) async fn put_flag(
 #[serde(deny_unknown_fields)]
 pub(super) struct AuditPage {
     /// The newest so many, 1..=1000; 100 if not given.
-    #[param(minimum = 1, maximum = 1000)]
+    #[param(minimum = 1, maximum = 1000, nullable = false)]
     limit: Option<usize>,
 }
 

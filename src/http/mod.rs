@@ -30,7 +30,7 @@ pub use cors::Cors;
 pub use error::ApiError;
 pub use limit::EnterLimit;
 pub use middleware::with_middleware;
-pub use openapi::openapi_json;
+pub use openapi::{Served, openapi_json};
 pub use purchase::no_shop_routes;
 pub use routes::{RouteTemplate, UNMATCHED, forward_auth_routes, management_routes, not_found, queue_routes};
 pub use state::{HttpOptions, HttpState, Lifecycle};

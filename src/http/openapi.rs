@@ -1,36 +1,57 @@
 //! The API described for machines: made from the handlers, so that it cannot say something else.
+//!
+//! Here: the description of every route. Which of them a configuration has is `served`'s.
 
-use std::sync::LazyLock;
+mod exact;
+mod served;
 
 use actix_web::{
     HttpResponse,
     http::header::{CONTENT_TYPE, HeaderValue},
-    web::Bytes,
+    web,
 };
+use serde_json::Value;
 use utoipa::{
     IntoParams, Modify, OpenApi, ToSchema,
     openapi::{
-        self, Content, HeaderBuilder, ObjectBuilder, Ref, RefOr,
+        self, ArrayBuilder, Content, HeaderBuilder, ObjectBuilder, Ref, RefOr,
         schema::Type,
         security::{Http, HttpAuthScheme, SecurityScheme},
     },
 };
 
-use super::{admin, health, purchase, queue, verify};
+use self::exact::with_exact_ids;
+pub use self::served::Served;
+use super::{admin, health, purchase, queue, state::HttpState, verify};
 
-/// The OpenAPI description of every route, as JSON.
+/// The OpenAPI description of every route that a configuration can have, as JSON.
 pub fn openapi_json() -> String {
-    Api::openapi().to_pretty_json().expect("a description made of strings and maps is JSON")
+    to_json(&description())
 }
 
-/// This description.
+fn description() -> Value {
+    let mut api = serde_json::to_value(Api::openapi()).expect(IS_JSON);
+    with_exact_ids(&mut api);
+    for body in ["FlagChange", "Settlement"] {
+        // Their readers refuse unknown members.
+        api["components"]["schemas"][body]["additionalProperties"] = Value::from(false);
+    }
+    api
+}
+
+fn to_json(description: &Value) -> String {
+    serde_json::to_string_pretty(description).expect(IS_JSON)
+}
+
+const IS_JSON: &str = "a description made of strings and maps is JSON";
+
+/// This description: of the routes that are there with this process's configuration.
 #[utoipa::path(get, path = "/openapi.json", operation_id = "openapi", tag = "queue",
     responses((status = 200, description = "OpenAPI 3.1.", body = Object, content_type = "application/json")))]
-pub(super) async fn serve() -> HttpResponse {
-    static JSON: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(openapi_json()));
+pub(super) async fn serve(state: web::Data<HttpState>) -> HttpResponse {
     let mut response = HttpResponse::Ok();
     response.insert_header((CONTENT_TYPE, HeaderValue::from_static("application/json")));
-    response.body(JSON.clone())
+    response.body(state.options.served.json())
 }
 
 /// The kinds of target.
@@ -96,7 +117,7 @@ pub(super) struct UserHeader {
     /// Who asks, exactly once: canonical decimal, 1..=9223372036854775807; with `identity.ids = "any"` 1 to 128 visible
     /// ASCII characters. Where buyers are known by tokens or are anonymous visitors it counts for nothing:
     /// `Authorization: Bearer` is needed, or the cookie `vq_visitor`, which entering sets.
-    #[param(rename = "X-User-Id", pattern = "^[1-9][0-9]{0,18}$")]
+    #[param(rename = "X-User-Id", pattern = "^[1-9][0-9]{0,18}$", nullable = false)]
     user_id: Option<String>,
 }
 
@@ -106,7 +127,7 @@ pub(super) struct UserHeader {
 #[expect(dead_code, reason = "names a header for the documentation")]
 pub(super) struct PassHeader {
     /// The pass, as `entryToken` gave it. Where passes also travel in cookies the header wins.
-    #[param(rename = "X-Entry-Token")]
+    #[param(rename = "X-Entry-Token", nullable = false)]
     entry_token: Option<String>,
 }
 
@@ -116,7 +137,7 @@ pub(super) struct PassHeader {
 #[expect(dead_code, reason = "names a header for the documentation")]
 pub(super) struct OperatorHeader {
     /// Who makes the change, for the audit: 1 to 100 visible characters; `admin` if not given.
-    #[param(rename = "X-Operator", min_length = 1, max_length = 100)]
+    #[param(rename = "X-Operator", max_length = 100, pattern = "^[ -~]*[!-~][ -~]*$", nullable = false)]
     operator: Option<String>,
 }
 
@@ -128,15 +149,29 @@ pub(super) struct FlagChangeBody {
     /// The switch.
     enabled: bool,
     /// The share of people it is on for, besides `users`.
-    #[schema(minimum = 0, maximum = 100, default = 100)]
+    #[schema(minimum = 0, maximum = 100, default = 100, nullable = false)]
     rollout_percent: Option<u8>,
     /// The targets it is on for, `limited-drop/42`; none: all.
+    #[schema(schema_with = targets, required = false)]
     targets: Option<Vec<String>>,
     /// The people it is on for whatever the share.
+    #[schema(schema_with = users, required = false)]
     users: Option<Vec<String>>,
-    /// Why, for the audit.
-    #[schema(min_length = 1, max_length = 500)]
+    /// Why, for the audit: not blank.
+    #[schema(min_length = 1, max_length = 500, pattern = "\\S")]
     reason: String,
+}
+
+fn targets() -> ArrayBuilder {
+    list_of("^(limited-drop|ticketing-event)/[1-9][0-9]{0,18}$")
+}
+
+fn users() -> ArrayBuilder {
+    list_of("^[1-9][0-9]{0,18}$")
+}
+
+fn list_of(pattern: &str) -> ArrayBuilder {
+    ArrayBuilder::new().items(ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)))
 }
 
 /// The rule in force.

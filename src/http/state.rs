@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU8, Ordering},
 };
 
-use super::{bearer::BearerKey, cors::Cors, limit::EnterLimit};
+use super::{bearer::BearerKey, cors::Cors, limit::EnterLimit, openapi::Served};
 use crate::{
     clock::StoreClock, config::Config, flags::FeatureFlags, gate::EntryTokenGate, identity::Identify, metrics::Metrics,
     service::VirtualQueueService,
@@ -46,6 +46,8 @@ pub struct HttpOptions {
     pub settle: Option<BearerKey>,
     /// Which pages may call from a browser; none: only those of the same origin (`cors.allowed_origins`).
     pub cors: Option<Cors>,
+    /// Which routes there are, for the description.
+    pub served: Served,
 }
 
 impl HttpOptions {
@@ -57,6 +59,7 @@ impl HttpOptions {
             admin: config.admin.token.as_ref().map(BearerKey::new),
             settle: config.gate.settle_token.as_ref().map(BearerKey::new),
             cors: Cors::from_config(config),
+            served: Served::from_config(config),
         }
     }
 }

@@ -6,6 +6,7 @@ mod away;
 mod bad_input;
 mod browser;
 mod cluster;
+mod description;
 mod docker;
 mod documents;
 mod failover;

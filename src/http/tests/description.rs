@@ -2,8 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
+
 use super::*;
-use crate::config::GateConfig;
+use crate::{
+    config::{GateConfig, IdentityMode, Mode, UpstreamUrl},
+    domain::{GatedRoute, QueueTargetType},
+};
 
 fn description() -> Value {
     serde_json::from_str(&openapi_json()).unwrap()
@@ -65,11 +70,113 @@ async fn every_described_call_reaches_a_handler() {
     }
 }
 
-#[actix_web::test]
-async fn it_is_served_as_it_is() {
-    let got = send(plain(), TestRequest::get().uri("/openapi.json")).await;
+/// (method, path) of what a process with this configuration describes, and the whole description.
+async fn described_by(change: impl FnOnce(&mut Config)) -> (BTreeSet<String>, Value) {
+    let got = send(HttpOptions { served: served(change), ..plain() }, TestRequest::get().uri("/openapi.json")).await;
     assert_eq!(got.header("content-type"), Some("application/json"));
-    assert_eq!(got.text, openapi_json());
+    let description = got.json();
+    (operations(&description), description)
+}
+
+/// `POST /path` of every operation described.
+fn operations(description: &Value) -> BTreeSet<String> {
+    let paths = description["paths"].as_object().unwrap();
+    let operations =
+        paths.iter().flat_map(|(path, all)| all.as_object().unwrap().keys().map(move |m| format!("{m} {path}")));
+    operations.collect()
+}
+
+/// What `fewer` lacks.
+fn missing<'a>(all: &'a BTreeSet<String>, fewer: &'a BTreeSet<String>) -> Vec<&'a str> {
+    all.difference(fewer).map(String::as_str).collect()
+}
+
+const ORDERS: &str = "post /limited-drops/{dropId}/orders";
+
+#[actix_web::test]
+async fn what_the_configuration_switches_off_is_not_described() {
+    let everything = |config: &mut Config| {
+        config.admin.token = Some(ADMIN_TOKEN.into());
+        config.gate.settle_token = Some(ADMIN_TOKEN.into());
+    };
+    let (all, description) = described_by(everything).await;
+    assert_eq!(all, operations(&serde_json::from_str(&openapi_json()).unwrap()));
+    assert_eq!(description["components"]["schemas"]["TargetType"]["enum"], json!(["limited-drop", "ticketing-event"]));
+
+    let (fewer, _) = described_by(|config| config.gate.settle_token = Some(ADMIN_TOKEN.into())).await;
+    let [get, audit, put] = [
+        "get /admin/flags/virtual-queue.enabled",
+        "get /admin/flags/virtual-queue.enabled/audit",
+        "put /admin/flags/virtual-queue.enabled",
+    ];
+    assert_eq!(missing(&all, &fewer), [get, audit, put]);
+
+    let (fewer, _) = described_by(|config| config.admin.token = Some(ADMIN_TOKEN.into())).await;
+    assert_eq!(missing(&all, &fewer), ["post /gate/settle"]);
+
+    let (fewer, _) = described_by(|config| {
+        everything(config);
+        config.server.management_port = Some(9000);
+    })
+    .await;
+    let elsewhere = [get, audit, "get /health/live", "get /health/ready", "get /metrics", put];
+    assert_eq!(missing(&all, &fewer), elsewhere);
+
+    let (fewer, description) = described_by(|config| {
+        everything(config);
+        config.limited_drop.enabled = false;
+    })
+    .await;
+    assert_eq!(missing(&all, &fewer), [ORDERS]);
+    assert_eq!(description["components"]["schemas"]["TargetType"]["enum"], json!(["ticketing-event"]));
+}
+
+fn upstream() -> Option<UpstreamUrl> {
+    let settings = [("VQ_UPSTREAM__URL", "http://127.0.0.1:3000"), ("VQ_DEMO_SHOP__ENABLED", "false")];
+    let env = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Config::load(None, env, Mode::Demo).unwrap().upstream.url
+}
+
+#[actix_web::test]
+async fn before_a_shop_of_ones_own_its_purchase_routes_are_described() {
+    let at_a_shop = |routes: Vec<GatedRoute>| {
+        |config: &mut Config| {
+            config.upstream.url = upstream();
+            config.gate.routes = routes;
+        }
+    };
+    let route = |method, pattern, kind| GatedRoute::new(method, pattern, kind).unwrap();
+    let (found, description) = described_by(at_a_shop(vec![
+        route("PUT", "/shows/{show}/buy", QueueTargetType::TicketingEvent),
+        route("POST", "/limited-drops/{dropId}/orders", QueueTargetType::LimitedDrop),
+    ]))
+    .await;
+    let purchases: Vec<_> = found
+        .iter()
+        .filter(|operation| {
+            ["virtual-queues", "gate", "metrics", "health", "openapi"].iter().all(|ours| !operation.contains(ours))
+        })
+        .collect();
+    assert_eq!(purchases, [ORDERS, "put /shows/{show}/buy"]);
+    let described = &description["paths"]["/shows/{show}/buy"]["put"];
+    assert_eq!(described["parameters"][0]["name"], "show");
+    assert_ne!(described["operationId"], description["paths"]["/limited-drops/{dropId}/orders"]["post"]["operationId"]);
+}
+
+#[actix_web::test]
+async fn buyers_are_described_as_they_are_known() {
+    let parameters = |description: &Value, path: &str, method: &str| -> Vec<(String, bool)> {
+        let parameters = description["paths"][path][method]["parameters"].as_array().unwrap().iter();
+        parameters.map(|one| (one["name"].as_str().unwrap().to_owned(), one["required"] == true)).collect()
+    };
+    let enter = "/virtual-queues/{type}/{targetId}/entries";
+    let (_, by_header) = described_by(|_| ()).await;
+    assert!(parameters(&by_header, enter, "post").contains(&("X-User-Id".to_owned(), true)));
+    assert!(parameters(&by_header, "/gate/verify", "get").contains(&("X-User-Id".to_owned(), false)));
+    let (_, by_token) = described_by(|config| config.identity.mode = IdentityMode::Jwt).await;
+    assert!(parameters(&by_token, enter, "post").iter().all(|(name, _)| name != "X-User-Id"));
+    assert_eq!(by_token["paths"][enter]["post"]["security"], json!([{ "buyerToken": [] }]));
+    assert_eq!(by_token["components"]["securitySchemes"]["buyerToken"]["scheme"], "bearer");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use actix_web::{
 };
 use serde_json::Value;
 
-use super::*;
+use super::{openapi::Served, *};
 use crate::{
     clock::{FakeClock, StoreClock},
     config::{Config, OnFailure},
@@ -52,13 +52,24 @@ fn unused_service(clock: &StoreClock, flags: &Arc<FeatureFlags>) -> Arc<VirtualQ
 }
 
 fn plain() -> HttpOptions {
-    HttpOptions { limited_drops: true, cookie: false, admin: None, settle: None, cors: None }
+    HttpOptions { limited_drops: true, cookie: false, admin: None, settle: None, cors: None, served: served(|_| ()) }
+}
+
+/// What is served with the default configuration, changed so.
+fn served(change: impl FnOnce(&mut Config)) -> Served {
+    let mut config = Config::parse_default();
+    change(&mut config);
+    Served::from_config(&config)
 }
 
 /// Everything that a token opens is there.
 fn with_admin() -> HttpOptions {
     let key = || Some(BearerKey::new(&ADMIN_TOKEN.into()));
-    HttpOptions { admin: key(), settle: key(), ..plain() }
+    let served = served(|config| {
+        config.admin.token = Some(ADMIN_TOKEN.into());
+        config.gate.settle_token = Some(ADMIN_TOKEN.into());
+    });
+    HttpOptions { admin: key(), settle: key(), served, ..plain() }
 }
 
 fn state(options: HttpOptions) -> web::Data<HttpState> {

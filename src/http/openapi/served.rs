@@ -1,0 +1,129 @@
+//! Which of the described routes a configuration has.
+//!
+//! A description is read by programs that make clients and tests of it: it names no route that answers 404, and the way
+//! in which this process knows buyers.
+
+use std::sync::OnceLock;
+
+use actix_web::web::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::{description, to_json};
+use crate::{
+    config::{Config, IdentityMode},
+    domain::QueueTargetType,
+};
+
+/// What a configuration serves.
+#[derive(Debug)]
+pub struct Served {
+    limited_drops: bool,
+    admin: bool,
+    settle: bool,
+    /// Metrics, health and the admin API are on this port, too.
+    management: bool,
+    identity: IdentityMode,
+    /// The purchase routes at a shop of one's own, as (method in lower case, pattern, kind); none: the built-in ones.
+    purchases: Option<Vec<(String, String, QueueTargetType)>>,
+    json: OnceLock<Bytes>,
+}
+
+impl Served {
+    /// As configured.
+    pub fn from_config(config: &Config) -> Self {
+        let routes = config.gate.routes.iter();
+        let purchases =
+            routes.map(|route| (route.method().to_ascii_lowercase(), route.pattern().to_owned(), route.kind()));
+        Self {
+            limited_drops: config.limited_drop.enabled,
+            admin: config.admin.token.is_some(),
+            settle: config.gate.settle_token.is_some(),
+            management: config.server.management_port.is_none(),
+            identity: config.identity.mode,
+            purchases: config.upstream.url.is_some().then(|| purchases.collect()),
+            json: OnceLock::new(),
+        }
+    }
+
+    /// The description, made once.
+    pub(super) fn json(&self) -> Bytes {
+        self.json.get_or_init(|| Bytes::from(to_json(&self.describe()))).clone()
+    }
+
+    fn describe(&self) -> Value {
+        let mut api = description();
+        if let Some(kinds) = api.pointer_mut("/components/schemas/TargetType/enum").and_then(Value::as_array_mut) {
+            kinds.retain(|kind| self.limited_drops || kind != QueueTargetType::LimitedDrop.slug());
+        }
+        if let Some(paths) = api["paths"].as_object_mut() {
+            if let Some(purchases) = &self.purchases {
+                describe_purchases(paths, purchases);
+            }
+            for operations in paths.values_mut().filter_map(Value::as_object_mut) {
+                operations.retain(|_, operation| self.has(operation));
+                operations.values_mut().for_each(|operation| self.describe_buyer(operation));
+            }
+            paths.retain(|_, operations| operations.as_object().is_some_and(|operations| !operations.is_empty()));
+        }
+        let (name, scheme) = match self.identity {
+            IdentityMode::Header => return api,
+            IdentityMode::Jwt => ("buyerToken", json!({ "type": "http", "scheme": "bearer", "bearerFormat": "JWT" })),
+        };
+        api["components"]["securitySchemes"][name] = scheme;
+        api
+    }
+
+    fn has(&self, operation: &Value) -> bool {
+        let is_of_drops = |operation: &Value| {
+            operation["operationId"] == "order" || operation["x-target"] == QueueTargetType::LimitedDrop.slug()
+        };
+        match operation["tags"][0].as_str() {
+            Some("admin") => self.admin && self.management,
+            Some("management") => self.management,
+            Some("purchase") => self.limited_drops || !is_of_drops(operation),
+            _ => self.settle || operation["operationId"] != "settle",
+        }
+    }
+
+    /// Who asks is known in one way only.
+    fn describe_buyer(&self, operation: &mut Value) {
+        let is_queue = operation["tags"][0] == "queue";
+        let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) else { return };
+        let Some(at) = parameters.iter().position(|parameter| parameter["name"] == "X-User-Id") else { return };
+        match self.identity {
+            // A purchase needs it only while the queue is on for the target.
+            IdentityMode::Header => parameters[at]["required"] = Value::from(is_queue),
+            IdentityMode::Jwt => {
+                parameters.remove(at);
+                operation["security"] = json!([{ "buyerToken": [] }]);
+            }
+        }
+    }
+}
+
+/// Describes the configured purchase routes in place of those of the built-in shop.
+fn describe_purchases(paths: &mut Map<String, Value>, purchases: &[(String, String, QueueTargetType)]) {
+    let mut described: Vec<(String, String, Value)> = Vec::new();
+    paths.retain(|path, operations| {
+        let Some((method, operation)) = operations.as_object().and_then(|all| all.iter().next()) else { return true };
+        if operation["tags"][0] != "purchase" {
+            return true;
+        }
+        described.push((method.clone(), path.clone(), operation.clone()));
+        false
+    });
+    for (number, (method, pattern, kind)) in purchases.iter().enumerate() {
+        let known = described.iter().find(|(_, path, _)| path == pattern);
+        let mut operation = known.or(described.first()).map(|(_, _, operation)| operation.clone()).unwrap_or_default();
+        if known.is_none() {
+            operation["operationId"] = format!("purchase{}", number + 1).into();
+            operation["summary"] = "Buy. Needs the pass while the queue is on for this person.".into();
+            let name =
+                pattern.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("id", |(name, _)| name);
+            operation["parameters"][0]["name"] = name.into();
+            operation["parameters"][0]["description"] = "The drop or the event.".into();
+        }
+        operation["x-target"] = kind.slug().into();
+        paths.entry(pattern.clone()).or_insert_with(|| json!({}))[method] = operation;
+    }
+}
