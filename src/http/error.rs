@@ -71,6 +71,8 @@ pub enum ApiError {
     RequestTimeout,
     /// Something else about the request is malformed.
     BadRequest,
+    /// A claim that no pass can have: it ends later than any pass does.
+    UnknownClaim,
     /// No, or another, token than this call needs.
     Unauthorized,
     /// The operator's name is malformed or doubled.
@@ -168,6 +170,12 @@ impl ApiError {
                 "The request is malformed",
                 "the query or the body cannot be read",
             ),
+            Self::UnknownClaim => Problem::new(
+                StatusCode::CONFLICT,
+                "UNKNOWN_CLAIM",
+                "No such claim",
+                "the claim ends later than any pass does: it was not given out here",
+            ),
             Self::Unauthorized => Problem::new(
                 StatusCode::UNAUTHORIZED,
                 "UNAUTHORIZED",
@@ -231,6 +239,7 @@ impl ApiError {
             | Self::PayloadTooLarge
             | Self::RequestTimeout
             | Self::BadRequest
+            | Self::UnknownClaim
             | Self::InvalidOperator
             | Self::InvalidFlag(_)
             | Self::NotReady

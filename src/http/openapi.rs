@@ -222,11 +222,13 @@ pub(super) struct AuditEntryBody {
 #[expect(dead_code, reason = "names the fields of a settlement for the documentation")]
 pub(super) struct SettlementBody {
     /// As `X-Virtual-Queue-Target` gave it, `LIMITED_DROP:42`, or `limited-drop/42`.
+    #[schema(pattern = "^(LIMITED_DROP:|TICKETING_EVENT:|limited-drop/|ticketing-event/)[1-9][0-9]{0,18}$")]
     target: String,
     /// Who bought, as `X-Virtual-Queue-User` gave it.
     #[schema(pattern = "^[1-9][0-9]{0,18}$")]
     user_id: String,
-    /// As `X-Virtual-Queue-Claim` gave it. Not there where the route needs no pass.
+    /// As `X-Virtual-Queue-Claim` gave it. Null or not there where the route needs no pass.
+    #[schema(pattern = "^[1-9][0-9]{0,10}-[0-9a-f]{32}$")]
     claim: Option<String>,
     /// `spent`: the pass has bought. `given_back`: it works again.
     outcome: Outcome,

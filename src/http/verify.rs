@@ -167,6 +167,7 @@ enum OutcomeWord {
         (status = 204, description = "Settled, now or before."),
         (status = 400, description = "`BAD_REQUEST`"),
         (status = 401, description = "`UNAUTHORIZED`"),
+        (status = 409, description = "`UNKNOWN_CLAIM`: it ends more than a day from now, which no pass does."),
         (status = 413, description = "`PAYLOAD_TOO_LARGE`"),
         (status = 503, description = "`STORE_UNAVAILABLE`: not settled; say it again."),
     )
@@ -192,7 +193,7 @@ pub(super) async fn settle(
     // person's next pass would have to outlive it.
     let latest = state.clock.now_seconds().saturating_add(TokenConfig::LONGEST_TTL_S);
     if claim.as_ref().is_some_and(|claim| claim.expires_at() > latest) {
-        return Err(ApiError::BadRequest);
+        return Err(ApiError::UnknownClaim);
     }
     let how = match said.outcome {
         OutcomeWord::Spent => Settlement::Spent,

@@ -29,6 +29,7 @@ fn table() -> Vec<(ApiError, u16, &'static str, Option<&'static str>)> {
         (ApiError::PayloadTooLarge, 413, "PAYLOAD_TOO_LARGE", None),
         (ApiError::RequestTimeout, 408, "REQUEST_TIMEOUT", None),
         (ApiError::BadRequest, 400, "BAD_REQUEST", None),
+        (ApiError::UnknownClaim, 409, "UNKNOWN_CLAIM", None),
         (ApiError::Unauthorized, 401, "UNAUTHORIZED", None),
         (ApiError::InvalidOperator, 400, "INVALID_OPERATOR", None),
         (ApiError::InvalidFlag("why".to_owned()), 400, "INVALID_FLAG", None),
