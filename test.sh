@@ -67,6 +67,21 @@ python_packages() {
     cp "$1" "$installed"
 }
 
+# node_packages DIRECTORY: makes sure that the packages of its package-lock.json are in target/tools/node.
+node_packages() {
+    local node=target/tools/node
+    if cmp -s "$1/package-lock.json" "$node/installed"; then
+        return
+    fi
+    mkdir -p "$node"
+    cp "$1/package.json" "$1/package-lock.json" "$node"
+    if ! npm ci --prefix "$node" --no-audit --no-fund --silent >&2; then
+        echo "test.sh: the packages of $1 cannot be installed by npm" >&2
+        exit 1
+    fi
+    cp "$1/package-lock.json" "$node/installed"
+}
+
 if ! command -v cargo >/dev/null; then
     echo "test.sh: cargo is missing; please install Rust 1.95 or newer from https://rustup.rs" >&2
     exit 1
@@ -87,6 +102,12 @@ if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
     install python3-venv
 fi
 python_packages tests/proxies/requirements.txt
+# Shops on real frameworks, in tests/shops.
+need npm npm
+need php php-cli
+need go golang-go
+python_packages tests/shops/python/requirements.txt
+node_packages tests/shops/node
 
 # Not --all-targets: that would build the examples as tests, and tests run them as programs.
 result=0

@@ -30,7 +30,12 @@ pub(crate) fn gateway(url: &str, settings: &[(&str, &str)]) -> Server {
 
 /// A pass for drop 42, as the queue would give one.
 pub(crate) fn pass(user: u64) -> String {
-    let target = QueueTarget::new(QueueTargetType::LimitedDrop, 42).unwrap();
+    pass_for(42, user)
+}
+
+/// A pass for any drop.
+pub(crate) fn pass_for(drop: u64, user: u64) -> String {
+    let target = QueueTarget::new(QueueTargetType::LimitedDrop, drop).unwrap();
     let keyring = Keyring::new(&SECRET.into(), &[]).unwrap();
     let expires_at = StoreClock::system().now_seconds() + 300;
     keyring.mint(target, UserId::try_from(user).unwrap(), expires_at).raw().to_owned()

@@ -48,6 +48,7 @@ mod server;
 mod settings;
 mod settling;
 mod shop_connections;
+mod shops;
 mod slow_clients;
 mod smuggling;
 mod stand;

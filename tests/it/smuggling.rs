@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde_json::json;
 use virtual_queue::gate::PathHeader;
 
-use self::{harmless::HARMLESS, spellings::SPELLINGS};
+use self::harmless::HARMLESS;
+pub(crate) use self::spellings::SPELLINGS;
 use crate::{
     gateway::{gateway, pass},
     upstream::{Got, Raw, Upstream},
