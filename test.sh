@@ -102,6 +102,8 @@ if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
     install python3-venv
 fi
 python_packages tests/proxies/requirements.txt
+# It holds every answer to the OpenAPI description.
+python_packages tests/description/requirements.txt
 # Shops on real frameworks, in tests/shops.
 need npm npm
 need php php-cli

@@ -13,7 +13,7 @@ pub enum UserIdForm {
     /// Canonical decimal numbers (TDD: FE/외부 계약).
     #[default]
     Decimal,
-    /// Texts of 1 to 128 visible ASCII characters, such as UUIDs. Digits are a text as well.
+    /// Texts of 1 to 128 visible ASCII characters but commas, such as UUIDs. Digits are a text as well.
     Any,
 }
 
@@ -30,7 +30,7 @@ impl UserIdForm {
     pub fn parse(self, text: &str) -> Result<UserId, InvalidUserId> {
         let user = match self {
             Self::Decimal => UserId::parse(text).ok(),
-            Self::Any => is_visible(text).then(|| number_of(text)),
+            Self::Any => is_text_id(text).then(|| number_of(text)),
         };
         user.ok_or(InvalidUserId(self))
     }
@@ -39,13 +39,14 @@ impl UserIdForm {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Decimal => "a decimal number from 1 to 9223372036854775807 without sign or leading zeros",
-            Self::Any => "a text of 1 to 128 visible ASCII characters",
+            Self::Any => "a text of 1 to 128 visible ASCII characters other than a comma",
         }
     }
 }
 
-fn is_visible(text: &str) -> bool {
-    (1..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+/// Not a comma: proxies join two lines of a header by one, and two ids are none.
+fn is_text_id(text: &str) -> bool {
+    (1..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
 }
 
 /// The first 63 bits of `SHA-256("vq-user:{text}")`. The one text in 2^63 that gives 0, which is no id, counts as 1.
@@ -80,12 +81,15 @@ mod tests {
 
     #[test]
     fn any_id_is_a_text_of_visible_ascii() {
-        for good in ["0", "007", "-1", "{a}:b,c;d=\"e\"", "~", &"x".repeat(128)] {
+        for good in ["0", "007", "-1", "{a}:b;c;d=\"e\"", "~", &"x".repeat(128)] {
             assert!(UserIdForm::Any.parse(good).is_ok(), "{good}");
         }
-        for bad in ["", " ", "a b", " a", "a ", "a\t", "a\0", "a\u{7f}", "é", "７", &"x".repeat(129)] {
+        for bad in ["", " ", "a,b", "a b", " a", "a ", "a\t", "a\0", "a\u{7f}", "é", "７", &"x".repeat(129)] {
             let error = UserIdForm::Any.parse(bad).expect_err(bad);
-            assert_eq!(error.to_string(), "a user id is a text of 1 to 128 visible ASCII characters");
+            assert_eq!(
+                error.to_string(),
+                "a user id is a text of 1 to 128 visible ASCII characters other than a comma"
+            );
         }
         assert_eq!(UserIdForm::Decimal.parse("42").map(UserId::get), Ok(42));
         assert!(UserIdForm::Decimal.parse("042").is_err() && UserIdForm::Decimal.parse("a").is_err());

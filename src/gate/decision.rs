@@ -12,7 +12,7 @@ use super::{
     routes::{RouteMatch, Suspect},
 };
 use crate::{
-    domain::{PassRule, QueueTarget, UserId},
+    domain::{PassClaims, PassRule, QueueTarget, UserId},
     flags::Reach,
     metrics::Operation,
     token::PassRefusal,

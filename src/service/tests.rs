@@ -203,7 +203,8 @@ rows! {
 
     waiting_and_silent_for_a_minute_is_evicted: |world| {
         world.enter(7).await;
-        for _ in 0..31 {
+        // The timeout of 60 s, its slack of 10 s, and a tick.
+        for _ in 0..36 {
             world.pass_time(2);
             world.store.sweep_stale(drop_42(), 0).await.unwrap();
         }

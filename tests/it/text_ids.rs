@@ -55,7 +55,7 @@ async fn a_text_is_somebody_from_entering_to_buying() {
         let reply = Reply::of(by(&server, Method::POST, ENTRIES, bad)).await;
         assert_eq!(reply.refusal(), (400, "INVALID_USER_ID"));
         let detail = reply.body["detail"].as_str().unwrap();
-        assert!(detail.ends_with("a text of 1 to 128 visible ASCII characters"), "{detail}");
+        assert!(detail.ends_with("a text of 1 to 128 visible ASCII characters other than a comma"), "{detail}");
     }
     let pass = pass(&server, UUID).await;
     let order = |id: &str| Reply::of(by(&server, Method::POST, ORDERS, id).header("X-Entry-Token", &pass));

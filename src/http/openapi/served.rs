@@ -11,8 +11,12 @@ use serde_json::{Map, Value, json};
 use super::{description, to_json};
 use crate::{
     config::{Config, IdentityMode},
-    domain::QueueTargetType,
+    domain::{QueueTargetType, UserIdForm},
+    identity::VISITOR_COOKIE,
 };
+
+/// An id where `identity.ids` is `any`.
+const TEXT_ID: &str = "^[!-+\\--~]{1,128}$";
 
 /// What a configuration serves.
 #[derive(Debug)]
@@ -23,6 +27,7 @@ pub struct Served {
     /// Metrics, health and the admin API are on this port, too.
     management: bool,
     identity: IdentityMode,
+    ids: UserIdForm,
     /// The purchase routes at a shop of one's own, as (method in lower case, pattern, kind); none: the built-in ones.
     purchases: Option<Vec<(String, String, QueueTargetType)>>,
     json: OnceLock<Bytes>,
@@ -40,6 +45,7 @@ impl Served {
             settle: config.gate.settle_token.is_some(),
             management: config.server.management_port.is_none(),
             identity: config.identity.mode,
+            ids: config.identity.ids,
             purchases: config.upstream.url.is_some().then(|| purchases.collect()),
             json: OnceLock::new(),
         }
@@ -65,9 +71,15 @@ impl Served {
             }
             paths.retain(|_, operations| operations.as_object().is_some_and(|operations| !operations.is_empty()));
         }
+        if self.ids == UserIdForm::Any {
+            let schemas = &mut api["components"]["schemas"];
+            schemas["FlagChange"]["properties"]["users"]["items"]["pattern"] = TEXT_ID.into();
+            schemas["Settlement"]["properties"]["userId"]["pattern"] = TEXT_ID.into();
+        }
         let (name, scheme) = match self.identity {
             IdentityMode::Header => return api,
             IdentityMode::Jwt => ("buyerToken", json!({ "type": "http", "scheme": "bearer", "bearerFormat": "JWT" })),
+            IdentityMode::Visitor => ("visitor", json!({ "type": "apiKey", "in": "cookie", "name": VISITOR_COOKIE })),
         };
         api["components"]["securitySchemes"][name] = scheme;
         api
@@ -91,11 +103,21 @@ impl Served {
         let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) else { return };
         let Some(at) = parameters.iter().position(|parameter| parameter["name"] == "X-User-Id") else { return };
         match self.identity {
-            // A purchase needs it only while the queue is on for the target.
-            IdentityMode::Header => parameters[at]["required"] = Value::from(is_queue),
+            IdentityMode::Header => {
+                // A purchase needs it only while the queue is on for the target.
+                parameters[at]["required"] = Value::from(is_queue);
+                if self.ids == UserIdForm::Any {
+                    parameters[at]["schema"]["pattern"] = TEXT_ID.into();
+                }
+            }
             IdentityMode::Jwt => {
                 parameters.remove(at);
                 operation["security"] = json!([{ "buyerToken": [] }]);
+            }
+            IdentityMode::Visitor => {
+                parameters.remove(at);
+                // Who has no cookie gets one by entering, and is nobody elsewhere.
+                operation["security"] = json!([{ "visitor": [] }, {}]);
             }
         }
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     config::{GateConfig, IdentityMode, Mode, UpstreamUrl},
-    domain::{GatedRoute, QueueTargetType},
+    domain::{GatedRoute, QueueTargetType, UserIdForm},
 };
 
 fn description() -> Value {
@@ -177,6 +177,12 @@ async fn buyers_are_described_as_they_are_known() {
     assert!(parameters(&by_token, enter, "post").iter().all(|(name, _)| name != "X-User-Id"));
     assert_eq!(by_token["paths"][enter]["post"]["security"], json!([{ "buyerToken": [] }]));
     assert_eq!(by_token["components"]["securitySchemes"]["buyerToken"]["scheme"], "bearer");
+    let (_, by_cookie) = described_by(|config| config.identity.mode = IdentityMode::Visitor).await;
+    assert!(parameters(&by_cookie, enter, "post").iter().all(|(name, _)| name != "X-User-Id"));
+    assert_eq!(by_cookie["components"]["securitySchemes"]["visitor"]["in"], "cookie");
+    let (_, texts) = described_by(|config| config.identity.ids = UserIdForm::Any).await;
+    let pattern = &texts["components"]["schemas"]["Settlement"]["properties"]["userId"]["pattern"];
+    assert_eq!(pattern, "^[!-+\\--~]{1,128}$", "visible ASCII but the comma");
 }
 
 #[test]
