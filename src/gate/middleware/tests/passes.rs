@@ -87,9 +87,10 @@ async fn of_several_cookies_the_good_pass_counts_and_else_the_one_that_is_most_n
     };
     let cookies =
         |passes: &[&str]| passes.iter().map(|pass| format!("vq_limited-drop_42={pass}")).collect::<Vec<_>>().join("; ");
-    let forged = "forged";
+    let forged = &*Doors::new().pass(7);
     for (reason, passes) in [
-        ("forged", &[forged, "another"][..]),
+        ("malformed", &["no pass", "nor this"][..]),
+        ("forged", &["no pass", forged]),
         ("other_target", &[forged, &elsewhere, forged]),
         ("other_user", &[&elsewhere, &of_another, forged]),
         ("expired", &[&ended, &of_another, &elsewhere, forged]),
