@@ -165,8 +165,9 @@ impl FlagSource for RedisFlagSource {
     }
 
     async fn listen(&self, changed: &Notify) -> Result<(), FlagError> {
+        let (client, replaced) = self.masters.any_client().map_err(refused)?;
+        let mut replaced = std::pin::pin!(replaced);
         let (mut asking, mut announced) = limited(async {
-            let client = self.masters.any_client().map_err(refused)?;
             let mut subscription = client.get_async_pubsub().await.map_err(unavailable)?;
             subscription.subscribe(CHANNEL).await.map_err(unavailable)?;
             Ok(subscription.split())
@@ -175,7 +176,11 @@ impl FlagSource for RedisFlagSource {
         // A change may have been made before we listened.
         changed.notify_one();
         loop {
-            match timeout(PROBE_EVERY, announced.next()).await {
+            let heard = tokio::select! {
+                heard = timeout(PROBE_EVERY, announced.next()) => heard,
+                () = &mut replaced => return Ok(()),
+            };
+            match heard {
                 Ok(Some(_)) => changed.notify_one(),
                 Ok(None) => return Ok(()),
                 Err(_) => {

@@ -37,7 +37,7 @@ pub type Pool = bb8::Pool<Manager>;
 
 /// bb8-redis's connections, asked with a limit whether they live: bb8 keeps one that has not answered when its own limit
 /// is over, and hands it out again.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Manager {
     connections: RedisConnectionManager,
     answer_within: Duration,
@@ -162,10 +162,12 @@ pub(super) struct Hot {
     pub(super) generation: u64,
 }
 
-/// The way to one server. Where another server takes its place, so does another link: nothing of the old one is used.
+/// The way to one server. Where another server takes its place, so does another link, and after an outage: nothing of
+/// the old one is used.
 pub(super) struct Link {
     address: Option<NodeAddress>,
     client: Client,
+    manager: Manager,
     pool: Pool,
     /// A connection of the pool, and when it answered, on [`StoreClock::monotonic`].
     lately: Mutex<Option<(MultiplexedConnection, Duration)>>,
@@ -178,12 +180,22 @@ impl Link {
         let info = setup.info_at(address.as_ref());
         // As long as a call may take, and so that there is time to make another one.
         let answer_within = setup.call_limit.min(setup.connect_limit * 3 / 4);
+        let manager = Manager { connections: RedisConnectionManager::new(info.clone())?, answer_within };
+        Ok(Self::over(setup, address, Client::open(info)?, manager))
+    }
+
+    /// A link to the same address that has no connections yet: its connections look the name up again.
+    pub(super) fn anew(&self, setup: &Setup) -> Self {
+        Self::over(setup, self.address.clone(), self.client.clone(), self.manager.clone())
+    }
+
+    fn over(setup: &Setup, address: Option<NodeAddress>, client: Client, manager: Manager) -> Self {
         let pool = bb8::Pool::builder()
             .max_size(setup.pool_size)
             .connection_timeout(setup.connect_limit)
             .test_on_check_out(true)
-            .build_unchecked(Manager { connections: RedisConnectionManager::new(info.clone())?, answer_within });
-        Ok(Self { address, client: Client::open(info)?, pool, lately: Mutex::new(None), hot: RwLock::new(None) })
+            .build_unchecked(manager.clone());
+        Self { address, client, manager, pool, lately: Mutex::new(None), hot: RwLock::new(None) }
     }
 
     /// Where it leads; none: to the server in `redis.url`.

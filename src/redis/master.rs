@@ -7,10 +7,10 @@ use std::{
 
 use ::redis::{FromRedisValue, RedisError};
 use bb8_redis::bb8;
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 
 use super::{
-    breaker::Breaker,
+    breaker::{Breaker, State},
     call::Call,
     connection::{Link, Setup},
     failure::Failure,
@@ -22,7 +22,7 @@ use crate::config::NodeAddress;
 /// One Redis master.
 pub struct Master {
     /// None: it is not known yet where it is.
-    link: RwLock<Option<Arc<Link>>>,
+    link: watch::Sender<Option<Arc<Link>>>,
     owned: RwLock<Owned>,
     breaker: Arc<Breaker>,
     setup: Arc<Setup>,
@@ -32,7 +32,7 @@ impl Master {
     /// Starts to look after a master that `owned` belongs to, over this link, or none until [`Self::move_to`].
     pub(super) fn start(setup: &Arc<Setup>, link: Option<Link>, owned: Owned) -> Arc<Self> {
         let master = Arc::new(Self {
-            link: RwLock::new(link.map(Arc::new)),
+            link: watch::Sender::new(link.map(Arc::new)),
             owned: RwLock::new(owned),
             breaker: Arc::new(Breaker::new(setup.clock.clone(), setup.metrics.clone())),
             setup: setup.clone(),
@@ -52,13 +52,34 @@ impl Master {
 
     /// The way to it, now. Ask each time: it may be replaced.
     pub(super) fn link(&self) -> Result<Arc<Link>, Failure> {
-        let link = self.link.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let link = self.link.borrow().clone();
         link.ok_or_else(|| Failure::Away("no master is known".to_owned()))
     }
 
     /// Whether this is still the way to it.
     pub(super) fn is_current(&self, link: &Arc<Link>) -> bool {
         self.link().is_ok_and(|current| Arc::ptr_eq(&current, link))
+    }
+
+    /// A new link takes the place of this one, whose connections all end when the last call on them has: no new call
+    /// finds them. False: another has taken it already.
+    pub(super) fn replace_link(&self, old: &Arc<Link>, new: Arc<Link>) -> bool {
+        self.link.send_if_modified(|link| {
+            let is_current = link.as_ref().is_some_and(|current| Arc::ptr_eq(current, old));
+            if is_current {
+                *link = Some(new);
+            }
+            is_current
+        })
+    }
+
+    /// Waits until the link that there is now is used no more. For connections of one's own, which must end then, too.
+    pub(super) fn link_replaced(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut link = self.link.subscribe();
+        async move {
+            // An error: the master is one no more, which is as good a reason.
+            let _ = link.changed().await;
+        }
     }
 
     /// Another server is the master from now on. Nothing of the connections to the one from before is used any more:
@@ -71,7 +92,7 @@ impl Master {
         }
         let new = Arc::new(Link::new(&self.setup, Some(address))?);
         let ready = new.replace_hot(&self.setup).await.is_ok();
-        let replace = || *self.link.write().unwrap_or_else(PoisonError::into_inner) = Some(new);
+        let replace = || drop(self.link.send_replace(Some(new)));
         if self.link().is_ok() {
             self.breaker.replaced(ready, noticed_within, replace);
         } else {
@@ -175,7 +196,7 @@ impl Master {
     }
 
     /// Makes a call that has nothing to do with the queue, all within `limit`: the breaker neither stops it nor learns of
-    /// it.
+    /// it. Where Redis refuses it, the probe finds out at once whether it takes writes.
     ///
     /// # Errors
     /// [`Failure`].
@@ -199,6 +220,11 @@ impl Master {
             made.await.unwrap_or(Err(Failure::TimedOut))
         })
         .await
+        .inspect_err(|failure| {
+            if matches!(failure, Failure::Away(_)) && self.breaker.state() != State::Open {
+                self.breaker.probe_soon();
+            }
+        })
     }
 
     async fn on_runtime<T: Send + 'static>(

@@ -119,15 +119,18 @@ impl Masters {
         }
     }
 
-    /// A client of any server of them that seems to answer, for a subscription: all hear the same.
+    /// A client of any server of them that seems to answer, for a subscription: all hear the same. With it comes what
+    /// ends when the subscription must: the client's server may not be the master any more.
     ///
     /// # Errors
     /// [`Failure::Away`] where none is known.
-    pub fn any_client(&self) -> Result<Client, Failure> {
+    pub fn any_client(&self) -> Result<(Client, impl Future<Output = ()> + Send + use<>), Failure> {
         let all = self.all();
         let best = all.iter().find(|master| master.breaker().check().is_ok()).or(all.first());
         let master = best.ok_or_else(|| Failure::Away("no master is known".to_owned()))?;
-        master.link().map(|link| link.client().clone())
+        // Before the link is looked at, so that no change is missed.
+        let replaced = master.link_replaced();
+        master.link().map(|link| (link.client().clone(), replaced))
     }
 
     /// Makes a call that has nothing to do with the queue at each of them: what they answer, those that answer.

@@ -1,4 +1,7 @@
 //! Asks Redis all the time whether it takes writes. It alone closes the breaker (DESIGN 5 "Failing well").
+//!
+//! Once the breaker is open, nothing that was connected before is used any more (ADR 0020): the probe writes over a new
+//! link, which looks the server's name up again, and when that server takes the write, everybody gets this link.
 
 use std::{
     sync::{Arc, Weak},
@@ -41,6 +44,8 @@ pub(super) struct Probe {
     breaker: Arc<Breaker>,
     instance: String,
     connection: Option<(Arc<Link>, MultiplexedConnection)>,
+    /// While the breaker is open: the link that it opened on, and the one to take its place.
+    next: Option<(Arc<Link>, Arc<Link>)>,
     /// In a Cluster: what makes the key one of the master's, while it is.
     tag: Option<String>,
 }
@@ -52,6 +57,7 @@ impl Probe {
             breaker: master.breaker().clone(),
             instance: format!("{:016x}", rand::random::<u64>()),
             connection: None,
+            next: None,
             tag: None,
         }
     }
@@ -70,8 +76,9 @@ impl Probe {
     async fn round(&mut self, master: &Arc<Master>) {
         let alarms_before = self.breaker.alarms();
         // No link: nobody knows yet where the master is, and the breaker has never been closed.
-        let Ok(link) = master.link() else { return };
+        let Ok(current) = master.link() else { return };
         let was_open = self.breaker.state() == State::Open;
+        let link = if was_open { self.next_link(master, &current) } else { current.clone() };
         let (written, hot_answers) =
             tokio::join!(self.write(master, &link), link.hot_answers(LIMIT, &master.setup().clock));
         let took = match written {
@@ -79,7 +86,7 @@ impl Probe {
             // It answers, but has nothing of its own to write to: no news of whether it takes writes.
             Err(Failure::Moving(_)) if matches!(master.owned(), Owned::Slots(_)) => return,
             Err(Failure::Moving(_)) => return self.breaker.open("this redis is a node of a cluster: set redis.mode"),
-            Err(_) if !master.is_current(&link) => return,
+            Err(_) if !master.is_current(&current) => return,
             Err(failure) => {
                 // A connection that was slow once may be one that leads nowhere.
                 self.connection = None;
@@ -101,7 +108,6 @@ impl Probe {
         if !self.breaker.may_close() {
             return;
         }
-        // One that was in use when the breaker opened may still have answers to come that nobody waits for.
         if was_open || hot_answers.is_none() {
             if !was_open {
                 self.breaker.note_lost();
@@ -116,7 +122,25 @@ impl Probe {
                 return;
             }
         }
+        if was_open {
+            self.next = None;
+            if !master.replace_link(&current, link) {
+                return;
+            }
+        }
         self.breaker.close(alarms_before);
+    }
+
+    /// The link to take the place of this one, on which the breaker opened. Nobody but the probe uses it before it does.
+    fn next_link(&mut self, master: &Master, current: &Arc<Link>) -> Arc<Link> {
+        match &self.next {
+            Some((old, next)) if Arc::ptr_eq(old, current) => next.clone(),
+            _ => {
+                let next = Arc::new(current.anew(master.setup()));
+                self.next = Some((current.clone(), next.clone()));
+                next
+            }
+        }
     }
 
     /// How long it took, connecting left out.

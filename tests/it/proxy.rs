@@ -78,8 +78,13 @@ impl Proxy {
 
     /// Ends every connection; new ones lead to this Redis.
     pub(crate) fn lead_to(&self, redis: &RedisServer) {
-        self.shared.redis.store(redis.port(), Ordering::SeqCst);
+        self.lead_new_ones_to(redis);
         self.shared.end_all();
+    }
+
+    /// New connections lead to this Redis; those that there are stay where they are: a name that is another server's now.
+    pub(crate) fn lead_new_ones_to(&self, redis: &RedisServer) {
+        self.shared.redis.store(redis.port(), Ordering::SeqCst);
     }
 
     /// From now on every answer comes so much later: a round trip that is this slow.
@@ -213,7 +218,12 @@ fn the_proxy_delays_blocks_strands_and_cuts() {
 
     let other = RedisServer::start();
     let () = redis::cmd("SET").arg("who").arg("other").query(&mut other.connection()).unwrap();
+    let mut old = client.get_connection().unwrap();
+    proxy.lead_new_ones_to(&other);
+    let who = |connection: &mut redis::Connection| redis::cmd("GET").arg("who").query::<Option<String>>(connection);
+    assert_eq!(who(&mut old).unwrap(), None);
     proxy.lead_to(&other);
+    assert!(who(&mut old).is_err());
     let who: String = redis::cmd("GET").arg("who").query(&mut client.get_connection().unwrap()).unwrap();
     assert_eq!(who, "other");
 }
