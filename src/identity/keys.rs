@@ -10,18 +10,16 @@ use std::{
     sync::Arc,
 };
 
-use jsonwebtoken::{
-    Algorithm, DecodingKey, Validation,
-    jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse},
-};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 
+use super::jwks;
 use crate::config::JwtAlgorithm;
 
 /// The fewest bytes of a secret (RFC 7518, 3.2).
 const MIN_SECRET_BYTES: usize = 32;
 
 /// The fewest bytes of an RSA modulus: 2048 bits (RFC 7518, 3.3).
-const MIN_RSA_BYTES: usize = 256;
+pub(super) const MIN_RSA_BYTES: usize = 256;
 
 /// Why a key file is not usable. Shows nothing of it.
 #[derive(Debug, thiserror::Error)]
@@ -67,12 +65,14 @@ pub(super) enum Choice {
 /// Keys to choose from; at least one.
 pub(super) struct KeySet {
     keys: Vec<Arc<Key>>,
+    /// Those beside them that cannot be used, for the log; empty where there are none.
+    passed_over: String,
     /// They have names, and a token says which one it is signed with.
     named: bool,
 }
 
 impl Key {
-    fn new(id: Option<String>, algorithm: JwtAlgorithm, verifying: DecodingKey) -> Self {
+    pub(super) fn new(id: Option<String>, algorithm: JwtAlgorithm, verifying: DecodingKey) -> Self {
         // The claims are ours to judge, by the store's time.
         let mut signature_alone = Validation::new(algorithm_of(algorithm));
         signature_alone.required_spec_claims = HashSet::new();
@@ -124,11 +124,11 @@ impl KeySet {
         if secret.len() < MIN_SECRET_BYTES {
             return Err("holds fewer than 32 bytes: too few for HS256");
         }
-        if secret.trim_ascii_start().starts_with(b"-----BEGIN") || serde_json::from_slice::<JwkSet>(secret).is_ok() {
+        if secret.trim_ascii_start().starts_with(b"-----BEGIN") || jwks::is_document(secret) {
             return Err("holds a key in PEM or a JWKS document, which is no secret: HS256 is the wrong algorithm");
         }
         let key = DecodingKey::from_secret(secret).map_err(|_| "holds no secret")?;
-        Ok(Self { keys: vec![Arc::new(Key::new(None, JwtAlgorithm::Hs256, key))], named: false })
+        Ok(Self::of_one(Key::new(None, JwtAlgorithm::Hs256, key)))
     }
 
     /// One public key in PEM.
@@ -156,22 +156,28 @@ impl KeySet {
         if !algorithms.contains(&algorithm) {
             return Err("holds a key for an algorithm that identity.jwt_algorithms does not name");
         }
-        Ok(Self { keys: vec![Arc::new(Key::new(None, algorithm, key))], named: false })
+        Ok(Self::of_one(Key::new(None, algorithm, key)))
     }
 
     /// The keys of a JWKS document (RFC 7517) that the algorithms can use; others in it are passed over.
     pub(super) fn from_jwks(bytes: &[u8], algorithms: &[JwtAlgorithm]) -> Result<Self, &'static str> {
-        let document: JwkSet = serde_json::from_slice(bytes).map_err(|_| "is not a JWKS document")?;
-        let usable = document.keys.iter().filter_map(|jwk| {
-            let algorithm = algorithm_for(jwk).filter(|algorithm| algorithms.contains(algorithm))?;
-            let key = DecodingKey::from_jwk(jwk).ok()?;
-            Some(Arc::new(Key::new(jwk.common.key_id.clone(), algorithm, key)))
-        });
-        let keys: Vec<Arc<Key>> = usable.collect();
+        let jwks::Contents { keys, passed_over } = jwks::read(bytes, algorithms)?;
         if keys.is_empty() {
             return Err("holds no key that identity.jwt_algorithms can use");
         }
-        Ok(Self { keys, named: true })
+        Ok(Self { keys: keys.into_iter().map(Arc::new).collect(), passed_over, named: true })
+    }
+
+    /// A key without a name that stands alone.
+    fn of_one(key: Key) -> Self {
+        Self { keys: vec![Arc::new(key)], passed_over: String::new(), named: false }
+    }
+
+    /// Names in the log what was passed over, unless it was the same `before`.
+    pub(super) fn log_passed_over(&self, setting: &'static str, before: Option<&Self>) {
+        if !self.passed_over.is_empty() && before.is_none_or(|before| before.passed_over != self.passed_over) {
+            tracing::warn!(setting, keys = self.passed_over, "keys that cannot be used are passed over");
+        }
     }
 
     /// The key for a token that says this of itself. Without a name there must be only one that fits.
@@ -185,22 +191,4 @@ impl KeySet {
             _ => Choice::None,
         }
     }
-}
-
-/// The algorithm a published key is for, if it is one of ours. Secrets are not published.
-fn algorithm_for(jwk: &Jwk) -> Option<JwtAlgorithm> {
-    if jwk.common.public_key_use.as_ref().is_some_and(|usage| *usage != PublicKeyUse::Signature) {
-        return None;
-    }
-    let (algorithm, named) = match &jwk.algorithm {
-        // Four letters are three bytes.
-        AlgorithmParameters::RSA(rsa) if rsa.n.len() / 4 * 3 + 3 > MIN_RSA_BYTES => {
-            (JwtAlgorithm::Rs256, KeyAlgorithm::RS256)
-        }
-        AlgorithmParameters::EllipticCurve(point) if point.curve == EllipticCurve::P256 => {
-            (JwtAlgorithm::Es256, KeyAlgorithm::ES256)
-        }
-        _ => return None,
-    };
-    jwk.common.key_algorithm.is_none_or(|theirs| theirs == named).then_some(algorithm)
 }

@@ -7,6 +7,7 @@
 //! Nothing of a token or a cookie, and no id, is ever logged, whether it is good or not.
 
 mod cookies;
+mod jwks;
 mod jwt;
 mod keys;
 mod published;
@@ -141,7 +142,11 @@ impl Identify {
             (IdentityMode::Visitor, _, _) => {
                 return Ok(Self { source: Source::Visitor(Arc::new(Visitors::new(keyring))), form });
             }
-            (IdentityMode::Jwt, Some(file), _) => Keys::Fixed(KeySet::from_file(file, &config.jwt_algorithms)?),
+            (IdentityMode::Jwt, Some(file), _) => {
+                let keys = KeySet::from_file(file, &config.jwt_algorithms)?;
+                keys.log_passed_over("identity.jwt_key_file", None);
+                Keys::Fixed(keys)
+            }
             (IdentityMode::Jwt, None, Some(url)) => {
                 Keys::Published(PublishedKeys::new(url, &config.jwt_algorithms, clock.clone()))
             }
@@ -249,9 +254,11 @@ impl Tokens {
     fn user(&self, headers: &HeaderMap, form: UserIdForm) -> Result<(UserId, String), Unidentified> {
         let token = bearer(headers).ok_or(Unidentified::NoToken)?;
         let checked = jwt::header_of(token).and_then(|head| {
+            // An empty name names nothing.
+            let kid = head.kid.as_deref().filter(|kid| !kid.is_empty());
             let choice = match &self.keys {
-                Keys::Fixed(keys) => keys.choose(head.alg, head.kid.as_deref()),
-                Keys::Published(keys) => keys.choose(head.alg, head.kid.as_deref()),
+                Keys::Fixed(keys) => keys.choose(head.alg, kid),
+                Keys::Published(keys) => keys.choose(head.alg, kid),
             };
             match choice {
                 Choice::Key(key) => self.rules.check(token, &key, self.clock.now_ms(), form).map(Ok),

@@ -108,7 +108,9 @@ impl PublishedKeys {
     }
 
     pub(super) fn found(&self, keys: KeySet) {
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        keys.log_passed_over("identity.jwks_url", known.as_ref());
+        *known = Some(keys);
     }
 
     /// A look is over, whatever came of it.

@@ -41,6 +41,7 @@ fn a_file_that_is_not_what_it_should_be_is_refused_by_name_and_not_shown() {
         (&b"a\nshort one"[..], hs, "32 bytes"),
         (&RSA.public_pem, hs, "HS256 is the wrong algorithm"),
         (&jwks(&[RSA.published("r")]), hs, "HS256 is the wrong algorithm"),
+        (&jwks(&[json!({ "kid": 7, "kty": "a key that nobody can read" })]), hs, "HS256 is the wrong algorithm"),
         (SECRET, BOTH, "one PUBLIC KEY"),
         (b"", BOTH, "one PUBLIC KEY"),
         (b"\xff\xfe\x00", BOTH, "neither"),
@@ -52,6 +53,7 @@ fn a_file_that_is_not_what_it_should_be_is_refused_by_name_and_not_shown() {
         (&EC.public_pem, &[JwtAlgorithm::Rs256], "does not name"),
         (b"{\"keys\": [", BOTH, "not a JWKS document"),
         (b"{}", BOTH, "not a JWKS document"),
+        (br#"{"keys": {"kid": "r"}}"#, BOTH, "not a JWKS document"),
         (&jwks(&[]), BOTH, "no key"),
         (&jwks(&[EC.published("e")]), &[JwtAlgorithm::Rs256], "no key"),
     ] {
@@ -84,13 +86,57 @@ fn keys_for_other_ends_are_passed_over() {
         json!({ "kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "ed" }),
         json!({ "kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA", "kid": "oct" }),
         json!({ "kid": "nothing" }),
+        changed(json!({ "kid": 7 })),
+        changed(json!({ "kid": ["x"] })),
+        changed(json!({ "kty": 7 })),
+        changed(json!({ "kty": null })),
+        changed(json!({ "use": 7 })),
+        changed(json!({ "use": "mac" })),
+        changed(json!({ "alg": 7 })),
+        changed(json!({ "n": null })),
+        changed(json!({ "n": 7 })),
+        changed(json!({ "e": null })),
+        changed(json!({ "x5c": "no list" })),
+        json!({ "kty": "EC", "crv": 256, "x": "AA", "y": "AA", "kid": "k3" }),
+        json!({ "kty": "oct", "kid": "oct without k" }),
+        json!({}),
+        json!(7),
+        json!(null),
+        json!("text"),
+        json!([RSA.published("in a list")]),
     ];
     for other in &others {
         assert!(KeySet::from_jwks(&jwks(std::slice::from_ref(other)), BOTH).is_err(), "{other}");
     }
-    let mut with_a_good_one = others.to_vec();
-    with_a_good_one.push(RSA.published("good"));
-    let identify = by_jwks(&with_a_good_one);
-    assert_eq!(user_of(&identify, &RSA.sign(Some("good"), &good())), Ok(42));
-    assert_eq!(user_of(&identify, &RSA.sign(Some("x"), &good())), Err(Unidentified::NoToken));
+    for other in others.iter().map(std::slice::from_ref).chain([&others[..]]) {
+        for with_a_good_one in [[other, &[RSA.published("good")]].concat(), [&[RSA.published("good")], other].concat()]
+        {
+            let identify = by_jwks(&with_a_good_one);
+            assert_eq!(user_of(&identify, &RSA.sign(Some("good"), &good())), Ok(42), "{other:?}");
+            assert_eq!(user_of(&identify, &RSA.sign(None, &good())), Ok(42), "{other:?}");
+            assert_eq!(user_of(&identify, &RSA.sign(Some("x"), &good())), Err(Unidentified::NoToken));
+        }
+    }
+}
+
+#[test]
+fn what_is_passed_over_is_named_with_the_reason_and_nothing_more() {
+    let passed_over =
+        |keys: &[Value], algorithms| super::super::jwks::read(&jwks(keys), algorithms).unwrap().passed_over;
+    assert_eq!(passed_over(&[RSA.published("r"), EC.published("e")], BOTH), "");
+    let odd = [
+        json!({ "kty": "oct", "kid": "the secret", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQ" }),
+        RSA.published("r"),
+        json!({ "kid": 7, "kty": "RSA" }),
+        json!({ "kid": "line\nbreak", "kty": "RSA", "n": 7 }),
+        json!("c2VjcmV0"),
+    ];
+    assert_eq!(
+        passed_over(&odd, &[JwtAlgorithm::Es256]),
+        "\"the secret\" is a secret; \"r\" is for an algorithm that identity.jwt_algorithms does not name; keys[2] has a \
+         kid that is no text; \"line\\nbreak\" is malformed, or of a kind that is none of ours; keys[4] is no object"
+    );
+    let long = json!({ "kid": "k".repeat(1000) });
+    let told = passed_over(&vec![long; 1000], BOTH);
+    assert!(told.ends_with("; 992 more") && told.len() < 1200, "{told}");
 }

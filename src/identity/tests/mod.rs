@@ -209,7 +209,8 @@ fn a_token_names_its_key_and_a_key_that_stands_alone_needs_no_name() {
         ("r", Ok(42)),
         ("e", Err(Unidentified::NoToken)),
         ("R", Err(Unidentified::NoToken)),
-        ("", Err(Unidentified::NoToken)),
+        // As without a name.
+        ("", Ok(42)),
     ] {
         let token = RSA.sign(Some(name), &good());
         assert_eq!((user_of(&both, &token), user_of(&alone, &token)), (by_name, Ok(42)), "{name:?}");
@@ -312,4 +313,20 @@ fn an_unknown_key_is_looked_for_at_most_every_thirty_seconds() {
     assert_eq!(choose(Some("new")), "none");
     machine.advance(Duration::from_secs(1));
     assert_eq!(choose(Some("new")), "looked for");
+}
+
+#[test]
+fn a_token_with_an_empty_key_name_is_never_a_reason_to_look_for_keys() {
+    let clock = StoreClock::new(FakeClock::at(NOW * 1000 + 500));
+    let two = [RSA.published("r"), OTHER_RSA.published("o")];
+    for (published, expected) in [(&two[..1], Ok(42)), (&two, Err(Unidentified::NoToken))] {
+        let keys = PublishedKeys::new("http://127.0.0.1:1/", BOTH, clock.clone());
+        keys.found(KeySet::from_jwks(json!({ "keys": published }).to_string().as_bytes(), BOTH).unwrap());
+        keys.looked();
+        let (rules, clock) = (Rules::from_config(&config()), clock.clone());
+        let tokens = Tokens { rules, keys: Keys::Published(keys), clock };
+        let identify = Identify { source: Source::Token(Arc::new(tokens)), form: config().ids };
+        assert_eq!(user_of(&identify, &RSA.sign(Some(""), &good())), expected);
+        assert_eq!(user_of(&identify, &RSA.sign(None, &good())), expected);
+    }
 }
