@@ -12,9 +12,10 @@ use super::{
     routes::{RouteMatch, Suspect},
 };
 use crate::{
-    domain::{PassRule, QueueTarget, UserId},
+    domain::{PassClaims, PassRule, QueueTarget, UserId},
     flags::Reach,
     metrics::Operation,
+    token::PassRefusal,
 };
 
 /// What is to happen to a request.
@@ -82,11 +83,44 @@ impl EntryTokenGate {
         if !rule.needs_pass() {
             return Decision::Purchase(Purchase { target, user, rule, pass: None });
         }
-        let verified = request::pass(headers, target, self.cookie)
-            .and_then(|raw| self.guard.verify(target, user, &raw, self.clock.now_seconds()).map_err(Refusal::BadPass));
-        match verified {
-            Ok(pass) => Decision::Purchase(Purchase { target, user, rule, pass: Some(pass) }),
-            Err(refusal) => Decision::Refused(refusal),
+        let passes = match request::passes(headers, target, self.cookie) {
+            Ok(passes) => passes,
+            Err(refusal) => return Decision::Refused(refusal),
+        };
+        let now = self.clock.now_seconds();
+        let verified = passes.into_iter().map(|raw| self.guard.verify(target, user, raw, now));
+        match verified.max_by_key(worth) {
+            Some(Ok(pass)) => Decision::Purchase(Purchase { target, user, rule, pass: Some(pass) }),
+            Some(Err(refusal)) => Decision::Refused(Refusal::BadPass(refusal)),
+            None => Decision::Refused(Refusal::NoPass),
+        }
+    }
+}
+
+/// Which of several passes counts: a good one, of these the one that lasts longest (an earlier one may be spent); else the
+/// one that is most nearly good says why the request is refused.
+fn worth(verified: &Result<PassClaims, PassRefusal>) -> (u8, u64) {
+    match verified {
+        Ok(pass) => (5, pass.expires_at),
+        Err(PassRefusal::Expired) => (4, 0),
+        Err(PassRefusal::OtherUser) => (3, 0),
+        Err(PassRefusal::OtherTarget) => (2, 0),
+        Err(PassRefusal::Forged) => (1, 0),
+        Err(PassRefusal::Malformed) => (0, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::QueueTargetType;
+
+    #[test]
+    fn of_two_good_passes_the_later_counts_since_the_earlier_may_be_spent() {
+        let target = QueueTarget::new(QueueTargetType::LimitedDrop, 42).unwrap();
+        let until = |expires_at| Ok(PassClaims { target, user: UserId::try_from(7).unwrap(), expires_at });
+        for passes in [[until(200), until(300)], [until(300), until(200)]] {
+            assert_eq!(passes.into_iter().max_by_key(worth), Some(until(300)));
         }
     }
 }

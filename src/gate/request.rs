@@ -31,19 +31,24 @@ pub(super) fn user_id(identity: &Identify, headers: &HeaderMap) -> Result<UserId
     })
 }
 
-/// The pass: from its header, else from the target's cookie where cookies are taken. Two of either are none.
-pub(super) fn pass(headers: &HeaderMap, target: QueueTarget, from_cookie: bool) -> Result<String, Refusal> {
+/// So many cookies of one name are looked at: a browser sends one for each path and domain that it was set for.
+const MOST_COOKIES: usize = 4;
+
+/// What may be the pass, at least one: the header, of which two are none; else the target's cookies, where cookies are
+/// taken.
+pub(super) fn passes(headers: &HeaderMap, target: QueueTarget, from_cookie: bool) -> Result<Vec<&str>, Refusal> {
     const AMBIGUOUS: Refusal = Refusal::BadPass(PassRefusal::Malformed);
     if let Some(pass) = only(headers.get_all(ENTRY_TOKEN_HEADER)).map_err(|_| AMBIGUOUS)? {
-        return pass.to_str().map(str::to_owned).map_err(|_| AMBIGUOUS);
+        return pass.to_str().map(|pass| vec![pass]).map_err(|_| AMBIGUOUS);
     }
     if !from_cookie {
         return Err(Refusal::NoPass);
     }
     let name = pass_cookie_name(target);
     let cookies = headers.get_all(header::COOKIE).flat_map(cookies);
-    let pass = only(cookies.filter(|(cookie, _)| *cookie == name)).map_err(|_| AMBIGUOUS)?;
-    pass.map(|(_, pass)| pass.to_owned()).ok_or(Refusal::NoPass)
+    let passes: Vec<&str> =
+        cookies.filter(|(cookie, _)| *cookie == name).map(|(_, pass)| pass).take(MOST_COOKIES).collect();
+    if passes.is_empty() { Err(Refusal::NoPass) } else { Ok(passes) }
 }
 
 /// There were two where one is allowed.
@@ -156,7 +161,9 @@ mod tests {
     #[test]
     fn a_pass_comes_from_the_header_or_else_from_the_targets_cookie() {
         let cookie = ("cookie", "a=김; vq_limited-drop_42=from-cookie;c=d");
-        let read = |lines: &[(&'static str, &str)], from_cookie| pass(&headers(lines), drop_42(), from_cookie);
+        let read = |lines: &[(&'static str, &str)], from_cookie| {
+            passes(&headers(lines), drop_42(), from_cookie).map(|passes| passes.join(" "))
+        };
         assert_eq!(read(&[("x-entry-token", "from-header")], false), Ok("from-header".to_owned()));
         assert_eq!(read(&[("x-entry-token", "from-header"), cookie], true), Ok("from-header".to_owned()));
         assert_eq!(read(&[cookie], true), Ok("from-cookie".to_owned()));
@@ -165,7 +172,9 @@ mod tests {
         assert_eq!(read(&[], true), Err(Refusal::NoPass));
         let malformed = Err(Refusal::BadPass(PassRefusal::Malformed));
         assert_eq!(read(&[("x-entry-token", "a"), ("x-entry-token", "a")], true), malformed);
-        assert_eq!(read(&[("cookie", "vq_limited-drop_42=a"), ("cookie", "vq_limited-drop_42=b")], true), malformed);
+        let many = "vq_limited-drop_42=a; vq_limited-drop_43=x; vq_limited-drop_42=b";
+        assert_eq!(read(&[("cookie", many), ("cookie", "vq_limited-drop_42=c")], true), Ok("a b c".to_owned()));
+        assert_eq!(read(&[("cookie", many), ("cookie", many), ("cookie", many)], true), Ok("a b a b".to_owned()));
     }
 
     #[test]

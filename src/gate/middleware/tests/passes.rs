@@ -72,6 +72,48 @@ async fn the_shop_never_sees_a_pass_or_a_second_user_id() {
 }
 
 #[actix_web::test]
+async fn of_several_cookies_the_good_pass_counts_and_else_the_one_that_is_most_nearly_good() {
+    let drop_42 = target(QueueTargetType::LimitedDrop, 42);
+    let of_drop_43 = target(QueueTargetType::LimitedDrop, 43);
+    let mut doors = Doors::new();
+    doors.gate = doors.gate.cookie(true);
+    let (good, earlier) = (doors.pass_until(drop_42, 7, NOW + 300), doors.pass_until(drop_42, 7, NOW + 200));
+    let (ended, of_another) = (doors.pass_until(drop_42, 7, NOW), doors.pass_until(drop_42, 8, NOW + 300));
+    let elsewhere = doors.pass_until(of_drop_43, 7, NOW + 300);
+    let send = async |lines: &[(&'static str, String)]| {
+        let id = [("X-User-Id", "7")];
+        let lines: Vec<_> = id.into_iter().chain(lines.iter().map(|(name, value)| (*name, value.as_str()))).collect();
+        doors.send(ORDERS, &lines).await.status
+    };
+    let cookies =
+        |passes: &[&str]| passes.iter().map(|pass| format!("vq_limited-drop_42={pass}")).collect::<Vec<_>>().join("; ");
+    let forged = &*Doors::new().pass(7);
+    for (reason, passes) in [
+        ("malformed", &["no pass", "nor this"][..]),
+        ("forged", &["no pass", forged]),
+        ("other_target", &[forged, &elsewhere, forged]),
+        ("other_user", &[&elsewhere, &of_another, forged]),
+        ("expired", &[&ended, &of_another, &elsewhere, forged]),
+        ("expired", &[forged, &elsewhere, &of_another, &ended]),
+        // A fifth is not looked at.
+        ("expired", &[&ended, &ended, &ended, &ended, &good]),
+    ] {
+        let before = doors.attempts(Some(reason));
+        assert_eq!(send(&[("Cookie", cookies(passes))]).await, 403, "{passes:?}");
+        assert_eq!(doors.attempts(Some(reason)), before + 1, "{passes:?}");
+    }
+    // Nor does a good cookie help a header that is none.
+    assert_eq!(send(&[("X-Entry-Token", forged.to_owned()), ("Cookie", cookies(&[&good]))]).await, 403);
+    let two_headers = [("X-Entry-Token", good.clone()), ("X-Entry-Token", good.clone())];
+    assert_eq!(send(&two_headers).await, 403);
+    assert_eq!(doors.shop.visits(), 0);
+
+    let two_lines = [("Cookie", cookies(&[&ended, &earlier])), ("Cookie", cookies(&[forged, &good]))];
+    assert_eq!(send(&two_lines).await, 201);
+    assert_eq!(send(&[("Cookie", cookies(&[&earlier, &good]))]).await, 403, "once");
+}
+
+#[actix_web::test]
 async fn a_gate_without_a_store_checks_the_pass_alone() {
     let doors = Doors::new();
     let gate = EntryTokenGate::new(doors.keys.clone(), Arc::new(AlwaysOn), StoreClock::new(FakeClock::at(NOW * 1000)));
