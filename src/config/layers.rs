@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, path::Path};
 use super::{
     DEFAULT_TOML,
     error::{ConfigErrors, Origin, Problems},
+    service_links,
     value::{Raw, Value},
 };
 
@@ -87,10 +88,13 @@ impl Layers {
         }
     }
 
-    /// Lays the variables on top.
+    /// Lays the variables on top, but for those that Kubernetes sets.
     pub(super) fn add_variables(&mut self, env: impl IntoIterator<Item = (String, String)>) {
-        for (name, text) in env.into_iter().filter(|(name, _)| name.starts_with(PREFIX)) {
-            let key = name[PREFIX.len()..].replacen("__", ".", 1).to_ascii_lowercase();
+        for (name, text) in env {
+            let Some(rest) = name.strip_prefix(PREFIX).filter(|rest| !service_links::is_one(rest, &text)) else {
+                continue;
+            };
+            let key = rest.replacen("__", ".", 1).to_ascii_lowercase();
             let origin = Origin::Variable(name);
             if origin != Origin::Variable(variable_of(&key)) {
                 self.problems.add_from(&key, &origin, "is not a setting: variables are written VQ_SECTION__KEY");

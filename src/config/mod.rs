@@ -10,6 +10,7 @@
 mod error;
 mod layers;
 mod sections;
+mod service_links;
 mod value;
 
 use std::path::Path;

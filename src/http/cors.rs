@@ -25,8 +25,8 @@ use crate::{config::Config, problem::PROBLEM_JSON, proxy::FromShop};
 /// What a page may do.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 
-/// What a page may send, besides what it always may.
-const HEADERS: HeaderValue = HeaderValue::from_static("X-User-Id, X-Entry-Token, Authorization, Content-Type");
+/// What a page may send, besides what it always may and what `cors.allowed_headers` names.
+const HEADERS: [&str; 4] = ["X-User-Id", "X-Entry-Token", "Authorization", "Content-Type"];
 
 /// What a script may read, besides the body.
 const EXPOSED: HeaderValue = HeaderValue::from_static("Retry-After, X-Virtual-Queue-Degraded, X-Request-Id");
@@ -38,6 +38,8 @@ const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
 #[derive(Debug)]
 pub struct Cors {
     allowed: Vec<HeaderValue>,
+    /// What a page may send.
+    headers: HeaderValue,
     /// The purchase routes are ours, too: the built-in shop's.
     shop_is_ours: bool,
 }
@@ -56,8 +58,12 @@ impl Cors {
     pub fn from_config(config: &Config) -> Option<Self> {
         let allowed: Vec<HeaderValue> =
             config.cors.allowed_origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect();
+        let more = config.cors.allowed_headers.iter().map(String::as_str);
+        let headers = HEADERS.into_iter().chain(more).collect::<Vec<_>>().join(", ");
+        // The configuration lets through names of headers alone.
+        let headers = HeaderValue::from_str(&headers).unwrap_or_else(|_| HeaderValue::from_static(""));
         let shop_is_ours = config.demo_shop.enabled == Some(true);
-        (!allowed.is_empty()).then_some(Self { allowed, shop_is_ours })
+        (!allowed.is_empty()).then_some(Self { allowed, headers, shop_is_ours })
     }
 
     /// The origin of a request, if it may call: exactly one of those configured.
@@ -65,6 +71,17 @@ impl Cors {
         let mut origins = headers.get_all(ORIGIN);
         let (Some(origin), None) = (origins.next(), origins.next()) else { return None };
         self.allowed.contains(origin).then(|| origin.clone())
+    }
+
+    fn preflight(&self, origin: &HeaderValue) -> HttpResponse {
+        let mut response = HttpResponse::NoContent().finish();
+        let headers = response.headers_mut();
+        allow(headers, origin.clone());
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, self.headers.clone());
+        headers.insert(ACCESS_CONTROL_MAX_AGE, REMEMBERED);
+        headers.append(VARY, HeaderValue::from_static("Origin"));
+        response
     }
 
     fn is_ours(&self, owner: Owner) -> bool {
@@ -99,7 +116,7 @@ pub(super) async fn cross_origin(
         && request.method() == Method::OPTIONS
         && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
     {
-        return Ok(request.into_response(preflight(origin)).map_into_right_body());
+        return Ok(request.into_response(cors.preflight(origin)).map_into_right_body());
     }
     let mut response = next.call(request).await?;
     let ours = cors.is_ours(owner) || (owner == Owner::Shop && is_refusal_of_ours(&response));
@@ -113,17 +130,6 @@ pub(super) async fn cross_origin(
         }
     }
     Ok(response.map_into_left_body())
-}
-
-fn preflight(origin: &HeaderValue) -> HttpResponse {
-    let mut response = HttpResponse::NoContent().finish();
-    let headers = response.headers_mut();
-    allow(headers, origin.clone());
-    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
-    headers.insert(ACCESS_CONTROL_MAX_AGE, REMEMBERED);
-    headers.append(VARY, HeaderValue::from_static("Origin"));
-    response
 }
 
 fn allow(headers: &mut HeaderMap, origin: HeaderValue) {

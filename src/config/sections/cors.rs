@@ -1,4 +1,4 @@
-use actix_web::http::Uri;
+use actix_web::http::{Uri, header::HeaderName};
 
 use crate::config::{error::Problems, layers::SectionReader};
 
@@ -7,11 +7,13 @@ use crate::config::{error::Problems, layers::SectionReader};
 pub struct CorsConfig {
     /// Origins, exactly as browsers write them.
     pub allowed_origins: Vec<String>,
+    /// Headers that they may send besides those of our own API.
+    pub allowed_headers: Vec<String>,
 }
 
 impl CorsConfig {
     pub(in crate::config) fn read(section: &mut SectionReader<'_>) -> Self {
-        Self { allowed_origins: section.get("allowed_origins") }
+        Self { allowed_origins: section.get("allowed_origins"), allowed_headers: section.get("allowed_headers") }
     }
 
     pub(in crate::config) fn validate(&self, problems: &mut Problems) {
@@ -24,7 +26,20 @@ impl CorsConfig {
                 ),
             );
         }
+        for name in self.allowed_headers.iter().filter(|name| !is_header_name(name)) {
+            problems.add(
+                "cors.allowed_headers",
+                format!(
+                    "must be names of headers, such as \"traceparent\", and no *: browsers do not take it for any header \
+                     where calls carry credentials; not {name:?}"
+                ),
+            );
+        }
     }
+}
+
+fn is_header_name(text: &str) -> bool {
+    text != "*" && HeaderName::from_bytes(text.as_bytes()).is_ok()
 }
 
 /// Whether a browser could send this in `Origin`: anything else would never match.

@@ -30,6 +30,7 @@ fn the_default_file_holds_the_documented_defaults() {
     assert_eq!((&identity.jwt_key_file, &identity.jwks_url), (&None, &None));
     assert_eq!((identity.jwt_claim.as_str(), identity.jwt_leeway_seconds), ("sub", 30));
     assert_eq!((&identity.jwt_audience, &identity.jwt_issuer), (&None, &None));
+    assert_eq!(config.cors.allowed_headers, ["traceparent", "tracestate", "baggage"]);
     assert!(config.cors.allowed_origins.is_empty() && config.rate_limit.trusted_proxies.is_empty());
     assert_eq!((config.rate_limit.enter_per_second, config.rate_limit.enter_burst), (None, None));
     assert!(config.limited_drop.enabled && !config.flags.virtual_queue_enabled);

@@ -200,6 +200,21 @@ fn a_setting_that_makes_no_sense_is_named_with_what_is_allowed() {
              letters, no path, no \"/\" at the end, no default port, no *; not \"*\"",
         ),
         (
+            "cors.allowed_headers = ['traceparent', '*']",
+            "cors.allowed_headers: must be names of headers, such as \"traceparent\", and no *: browsers do not take it for \
+             any header where calls carry credentials; not \"*\"",
+        ),
+        (
+            "cors.allowed_headers = ['trace parent']",
+            "cors.allowed_headers: must be names of headers, such as \"traceparent\", and no *: browsers do not take it for \
+             any header where calls carry credentials; not \"trace parent\"",
+        ),
+        (
+            "cors.allowed_headers = ['']",
+            "cors.allowed_headers: must be names of headers, such as \"traceparent\", and no *: browsers do not take it for \
+             any header where calls carry credentials; not \"\"",
+        ),
+        (
             "rate_limit.enter_per_second = 1000001",
             "rate_limit.enter_per_second: must be from 0 to 1000000, not 1000001",
         ),

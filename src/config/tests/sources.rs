@@ -71,6 +71,63 @@ fn variables_of_others_are_none_of_ours() {
     assert!(load("", &[("PATH", "/bin"), ("VQX", "1"), ("vq_queue__tick_ms", "1")]).is_ok());
 }
 
+/// What Kubernetes sets for a Service of this name with the ports 6379 (`client`) and 53 (UDP, `dns-udp`).
+fn service_links(service: &str) -> Vec<(String, String)> {
+    let own = [
+        ("SERVICE_HOST", "10.96.0.7"),
+        ("SERVICE_PORT", "6379"),
+        ("SERVICE_PORT_CLIENT", "6379"),
+        ("SERVICE_PORT_DNS_UDP", "53"),
+        ("PORT", "tcp://10.96.0.7:6379"),
+        ("PORT_6379_TCP", "tcp://10.96.0.7:6379"),
+        ("PORT_6379_TCP_PROTO", "tcp"),
+        ("PORT_6379_TCP_PORT", "6379"),
+        ("PORT_6379_TCP_ADDR", "10.96.0.7"),
+        ("PORT_53_UDP", "udp://[fd00::7]:53"),
+        ("PORT_53_UDP_ADDR", "fd00::7"),
+        ("PORT_9_SCTP", "sctp://10.96.0.7:9"),
+    ];
+    own.iter().map(|(shape, value)| (format!("{service}_{shape}"), (*value).to_owned())).collect()
+}
+
+#[test]
+fn variables_that_kubernetes_sets_for_a_service_are_none_of_ours() {
+    // The last two are named like a section of ours, or as these variables end.
+    for service in ["VQ", "VQ_REDIS", "VQ_REDIS_MASTER_0", "VQ_SERVER", "VQ_PORT"] {
+        let links = service_links(service);
+        let env: Vec<(&str, &str)> = links.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let config = load("", &[&env[..], &[("VQ_QUEUE__BATCH_SIZE", "7")]].concat()).expect(service);
+        assert_eq!(config.queue.batch_size, 7);
+    }
+}
+
+#[test]
+fn what_kubernetes_would_not_set_is_a_mistake() {
+    for (name, value) in [
+        ("VQ_SERVER_PORT", "8080"),
+        ("VQ_PORT", "8080"),
+        ("VQ__SERVICE_HOST", "10.96.0.7"),
+        ("VQ__REDIS_SERVICE_HOST", "10.96.0.7"),
+        ("VQ_REDIS__SERVICE_HOST", "10.96.0.7"),
+        ("VQ_REDIS__PORT", "tcp://10.96.0.7:6379"),
+        ("VQ_REDIS_HOST", "10.96.0.7"),
+        ("VQ_REDIS_SERVICE", "10.96.0.7"),
+        ("VQ_REDISSERVICE_HOST", "10.96.0.7"),
+        ("VQ_redis_SERVICE_HOST", "10.96.0.7"),
+        ("VQ_REDIS_SERVICE_PORT_", "6379"),
+        ("VQ_REDIS_PORT_", "6379"),
+        ("VQ_REDIS_PORT_6379", "6379"),
+        ("VQ_REDIS_PORT_X_TCP", "tcp://10.96.0.7:6379"),
+        ("VQ_REDIS_PORT_99999_TCP", "tcp://10.96.0.7:99999"),
+        ("VQ_REDIS_PORT_6379_HTTP", "tcp://10.96.0.7:6379"),
+        ("VQ_REDIS_PORT_6379_TCP_HOST", "10.96.0.7"),
+        ("VQ_REDIS_PORT_6379_TCP_ADDR_", "10.96.0.7"),
+    ] {
+        let found = mistakes("", &[(name, value)]);
+        assert!(found.len() == 1 && found[0].contains("is not a setting"), "{name}: {found:?}");
+    }
+}
+
 #[test]
 fn an_unknown_variable_is_a_mistake() {
     for (name, key) in [

@@ -40,9 +40,23 @@ async fn a_preflight_of_an_allowed_page_is_answered() {
         assert_readable_by(&got, Some(SHOP));
         assert_eq!(got.header("access-control-allow-methods"), Some("GET, POST, DELETE"));
         let headers = got.header("access-control-allow-headers");
-        assert_eq!(headers, Some("X-User-Id, X-Entry-Token, Authorization, Content-Type"));
+        let tracing = "traceparent, tracestate, baggage";
+        assert_eq!(headers, Some(&*format!("X-User-Id, X-Entry-Token, Authorization, Content-Type, {tracing}")));
         assert_eq!((got.header("vary"), got.header("access-control-max-age")), (Some("Origin"), Some("600")));
         assert!(got.header("x-request-id").is_some());
+    }
+}
+
+#[actix_web::test]
+async fn a_page_may_send_the_headers_that_are_configured_besides_ours() {
+    for (more, sent) in [(&[][..], ""), (&["X-Request-Source", "sentry-trace"], ", X-Request-Source, sentry-trace")] {
+        let mut config = Config::parse_default();
+        config.cors.allowed_origins = vec![SHOP.to_owned()];
+        config.cors.allowed_headers = more.iter().map(|name| (*name).to_owned()).collect();
+        let options = HttpOptions { cors: Cors::from_config(&config), ..with_admin() };
+        let got = send(options, preflight(ENTRIES, SHOP)).await;
+        let all = format!("X-User-Id, X-Entry-Token, Authorization, Content-Type{sent}");
+        assert_eq!(got.header("access-control-allow-headers"), Some(&*all));
     }
 }
 
