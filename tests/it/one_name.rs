@@ -118,8 +118,10 @@ async fn fail_over(old_one: Old, on_failure: &str, name_is_late: bool) {
         assert!(as_it_should_be, "{case}: {reply:?}");
         !is_degraded(&reply)
     };
+    // Only what a server refuses: on a busy machine a probe may be late for once.
     let refusals = || -> Vec<String> {
-        let away = |line: &&str| line.contains("counts as away");
+        let refuses = |line: &str| old_one.codes().iter().any(|code| line.to_lowercase().contains(code));
+        let away = |line: &&str| line.contains("counts as away") && refuses(line);
         server.log().lines().filter(away).map(str::to_owned).collect()
     };
     // The probe writes once a second.
@@ -165,8 +167,6 @@ async fn fail_over(old_one: Old, on_failure: &str, name_is_late: bool) {
     .await;
     let [refusal] = &refusals()[..] else { panic!("{case}: the breaker flaps: {}", server.log()) };
     println!("{case}: {refusal}");
-    let says = |code: &&str| refusal.to_lowercase().contains(code);
-    assert!(old_one.codes().iter().any(says), "{case}: {refusal}");
     invariants::assert_hold(&new);
 }
 

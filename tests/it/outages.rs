@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     invariants::{self, Moves, assert_never_more_than},
     redis_server::RedisServer,
+    seen::{batches, until},
     server::{DROP, Reply, Server},
 };
 
@@ -27,8 +28,15 @@ fn serve(redis: &RedisServer, settings: &[(&str, &str)]) -> Server {
     Server::serve(redis, &[&[("VQ_REDIS__COMMAND_TIMEOUT_MS", "200")], settings].concat())
 }
 
-/// People 1..=`people` keep polling, each again `pause` after the last answer, until told to stop; every answer.
-async fn crowd(server: &Server, people: u64, pause: Duration, stop: &AtomicBool) -> Vec<(Instant, Reply)> {
+/// People 1..=`people` keep polling, each again `pause` after the last answer, until told to stop; every answer, counted
+/// as it comes.
+async fn crowd(
+    server: &Server,
+    people: u64,
+    pause: Duration,
+    stop: &AtomicBool,
+    count: &AtomicU64,
+) -> Vec<(Instant, Reply)> {
     let one = async |user: u64| {
         let mut answers = Vec::new();
         // Not all at the same moment, as people do not.
@@ -38,6 +46,7 @@ async fn crowd(server: &Server, people: u64, pause: Duration, stop: &AtomicBool)
             let reply =
                 if user.is_multiple_of(5) { server.enter(DROP, user).await } else { server.poll(DROP, user).await };
             answers.push((Instant::now(), reply));
+            count.fetch_add(1, Ordering::SeqCst);
             sleep(pause).await;
         }
         answers
@@ -82,12 +91,18 @@ async fn redis_killed_under_load_blocks_nobody_and_queueing_resumes_by_itself() 
     let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "no"]);
     let server = serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1"), ("VQ_LOG__LEVEL", "info")]);
     enter_all(&server, CROWD).await;
-    let stop = AtomicBool::new(false);
+    let (stop, count) = (AtomicBool::new(false), AtomicU64::new(0));
+    let limit = Duration::from_secs(30);
+    // So that everybody has asked so many times more.
+    let rounds = async |more: u64| {
+        let enough = count.load(Ordering::SeqCst) + more * CROWD;
+        until("everybody asks", limit, async || count.load(Ordering::SeqCst) >= enough).await;
+    };
     let fault = async {
-        sleep(Duration::from_secs(1)).await;
+        rounds(1).await;
         redis.kill9();
         let killed = Instant::now();
-        sleep(Duration::from_secs(4)).await;
+        rounds(4).await;
         // The pass of somebody let through buys, with Redis away.
         let direct = server.enter(DROP, 77_777).await;
         assert_eq!((direct.status, direct.state()), (200, "DIRECT_ADMITTED"));
@@ -109,11 +124,12 @@ async fn redis_killed_under_load_blocks_nobody_and_queueing_resumes_by_itself() 
             assert!(back.elapsed() < Duration::from_secs(3), "still {reply:?}");
             sleep(Duration::from_millis(20)).await;
         };
-        sleep(Duration::from_secs(1)).await;
+        rounds(1).await;
         stop.store(true, Ordering::SeqCst);
         (killed, back, queueing)
     };
-    let (answers, (killed, back, queueing)) = tokio::join!(crowd(&server, CROWD, Duration::from_secs(1), &stop), fault);
+    let crowd = crowd(&server, CROWD, Duration::from_secs(1), &stop, &count);
+    let (answers, (killed, back, queueing)) = tokio::join!(crowd, fault);
     assert!(answers.iter().all(|(_, reply)| reply.status == 200), "no 5xx, nobody lost");
     let slowest = answers.iter().map(|(_, reply)| reply.took).max().unwrap();
     // By when they were asked: from the kill on, and once a second has gone and everybody knows.
@@ -162,19 +178,15 @@ async fn redis_killed_under_load_blocks_nobody_and_queueing_resumes_by_itself() 
 #[tokio::test]
 async fn why_redis_is_away_is_told_also_where_it_comes_back_and_refuses() {
     let redis = RedisServer::start();
-    let server = serve(&redis, &[("VQ_LOG__LEVEL", "info")]);
+    let server = serve(&redis, &[]);
     enter_all(&server, 3).await;
     let mut operator = redis.connection();
     redis::cmd("CONFIG").arg(&["SET", "requirepass", "another"]).exec(&mut operator).unwrap();
     redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).exec(&mut operator).unwrap();
-    let locked = Instant::now();
-    while !server.log().contains("NOAUTH") {
-        assert!(locked.elapsed() < Duration::from_secs(5), "{}", server.log());
-        sleep(Duration::from_millis(50)).await;
-    }
-    sleep(Duration::from_secs(2)).await;
-    let lines = server.log().lines().filter(|line| line.contains("NOAUTH")).count();
-    assert!(lines <= 2, "told once, not at every probe: {}", server.log());
+    let lines = |what: &str| server.log().lines().filter(|line| line.contains("NOAUTH") && line.contains(what)).count();
+    until("many probes are refused", Duration::from_secs(20), async || lines("a probe failed") >= 8).await;
+    let told = lines(" WARN ");
+    assert!((1..=2).contains(&told), "told once, not at every probe: {}", server.log());
 }
 
 #[tokio::test]
@@ -182,18 +194,25 @@ async fn a_stall_of_400_ms_lets_nobody_in() {
     let redis = RedisServer::start();
     let server = serve(&redis, &[("VQ_QUEUE__BATCH_SIZE", "1"), ("VQ_QUEUE__TICK_MS", "10000")]);
     enter_all(&server, 100).await;
-    let stop = AtomicBool::new(false);
+    let (stop, count) = (AtomicBool::new(false), AtomicU64::new(0));
+    // Everybody asks while all is well.
+    let all_ask = async || {
+        let is_well = async || server.poll(DROP, STRANGER).await.header("x-virtual-queue-degraded").is_none();
+        until("the store answers", Duration::from_secs(10), is_well).await;
+        let enough = count.load(Ordering::SeqCst) + 200;
+        until("everybody asks", Duration::from_secs(10), async || count.load(Ordering::SeqCst) >= enough).await;
+    };
     let fault = async {
         for _ in 0..3 {
-            sleep(Duration::from_millis(700)).await;
+            all_ask().await;
             redis.stop();
             sleep(Duration::from_millis(400)).await;
             redis.cont();
         }
-        sleep(Duration::from_millis(700)).await;
+        all_ask().await;
         stop.store(true, Ordering::SeqCst);
     };
-    let (answers, ()) = tokio::join!(crowd(&server, 100, Duration::from_millis(250), &stop), fault);
+    let (answers, ()) = tokio::join!(crowd(&server, 100, Duration::from_millis(250), &stop, &count), fault);
     assert!(answers.iter().all(|(_, reply)| reply.status == 200 && reply.state() == "WAITING"));
     let blind = answers.iter().filter(|(_, reply)| reply.position().is_none()).count();
     assert!(blind > 0, "the stall was noticed");
@@ -240,7 +259,7 @@ async fn away_and_back(away: Duration, settings: &[(&str, &str)], tick_ms: u64, 
     let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "no"]);
     let server = serve(&redis, settings);
     enter_all(&server, 400).await;
-    sleep(Duration::from_millis(tick_ms)).await;
+    batches(&mut redis.connection(), "LIMITED_DROP:42", 1).await;
     let moved_before = server.stats(DROP).await["admittedThrough"].as_u64().unwrap();
     redis.kill9();
     sleep(away).await;
@@ -330,7 +349,13 @@ async fn a_list_of_active_targets_that_is_none_is_told_once_with_what_to_do() {
     let mut connection = redis.connection();
     redis::cmd("DEL").arg("queue:active").exec(&mut connection).unwrap();
     redis::cmd("SET").arg("queue:active").arg("x").exec(&mut connection).unwrap();
-    sleep(Duration::from_millis(2500)).await;
+    let looks = async || {
+        let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
+        let of_sadd = stats.lines().find(|line| line.starts_with("cmdstat_sadd:")).unwrap_or_default();
+        let failed = of_sadd.rsplit_once("failed_calls=").and_then(|(_, number)| number.trim().parse::<u64>().ok());
+        failed.is_some_and(|failed| failed >= 3)
+    };
+    until("it has looked three times in vain", Duration::from_secs(20), looks).await;
     let told =
         |log: &str| log.lines().filter(|line| line.contains("the list of active targets cannot be read")).count();
     let log = server.log();

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     invariants,
     redis_server::RedisServer,
+    seen,
     server::{DROP, EVENT, Reply, Server},
 };
 
@@ -77,8 +78,11 @@ async fn redis_restarted_empty_leaves_the_flag_as_it_was() {
     );
     assert_eq!(server.enter(EVENT, 7).await.state(), "DIRECT_ADMITTED", "only the drop queues");
     redis.restart();
-    sleep(Duration::from_secs(3)).await;
-    assert_eq!(server.enter(DROP, 7).await.state(), "WAITING");
+    let mut connection = redis.connection();
+    let is_back = async || redis::cmd("EXISTS").arg("flags:virtual-queue.enabled").query(&mut connection).unwrap();
+    seen::until("the rule is written back", Duration::from_secs(5), is_back).await;
+    let is_found = async || server.enter(DROP, 7).await.state() == "WAITING";
+    seen::until("redis is found again", Duration::from_secs(3), is_found).await;
     assert_eq!(server.enter(EVENT, 7).await.state(), "DIRECT_ADMITTED");
     let late = Server::serve(&redis, &[]);
     assert_eq!(late.enter(EVENT, 7).await.state(), "DIRECT_ADMITTED", "a new server finds the rule again");
@@ -113,7 +117,7 @@ async fn off_and_on_again_loses_nobodys_place() {
     }
     server.set_flag(rule(false)).await;
     assert_eq!(server.poll(DROP, 20).await.state(), "DIRECT_ADMITTED");
-    sleep(Duration::from_secs(1)).await;
+    seen::batches(&mut redis.connection(), "LIMITED_DROP:42", 1).await;
     server.set_flag(rule(true)).await;
     assert_eq!(server.poll(DROP, 19).await.position(), Some(19));
     invariants::assert_hold(&redis);
