@@ -107,8 +107,10 @@ async fn one_person_one_place(server: &Server) {
     let pass = server.await_pass(EVENT, 7, Duration::from_secs(5)).await;
     assert_eq!(server.poll(EVENT, 7).await.pass().as_ref(), Some(&pass), "byte for byte");
     assert_eq!(server.enter(EVENT, 7).await.pass().as_ref(), Some(&pass), "entering again too");
-    // Spent: a new number, at the back.
+    // Selecting seats spends nothing; buying them does: a new number, at the back.
     assert_eq!(server.select(7, 7, Some(&pass), &["A1"]).await.status, 200);
+    assert_eq!(server.poll(EVENT, 7).await.pass().as_ref(), Some(&pass), "seats may be changed");
+    assert_eq!(server.buy_tickets(7, 7, &["A1"]).await.status, 201);
     assert_eq!(server.poll(EVENT, 7).await.refusal(), (404, "NOT_IN_QUEUE"));
     let again = server.enter(EVENT, 7).await;
     assert_eq!((again.state(), again.position()), ("WAITING", Some(3)));
