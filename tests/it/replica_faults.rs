@@ -423,7 +423,13 @@ async fn replicas_that_differ_in_tick_and_batch_keep_to_the_larger_target() {
     let moves = Moves::watch(&redis);
     enter_all(&servers[0], 200).await;
     assert_eq!(servers[1].poll(DROP, 200).await.position(), Some(200));
-    batches(&mut redis.connection(), LABEL, 10).await;
+    let mut connection = redis.connection();
+    batches(&mut connection, LABEL, 3).await;
+    // The slower one has its turn, too, and then both try again.
+    servers[0].stop();
+    batches(&mut connection, LABEL, 3).await;
+    servers[0].cont();
+    batches(&mut connection, LABEL, 4).await;
     let moves = moves.of(LABEL);
     println!("{moves:?}");
     assert!(moves.iter().any(|(_, people)| *people == 10) && moves.iter().any(|(_, people)| *people == 4), "{moves:?}");
