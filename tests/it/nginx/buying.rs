@@ -7,7 +7,7 @@ use crate::{
     forward_shop::Shop,
     invariants,
     redis_server::RedisServer,
-    server::{DROP, EVENT, Server},
+    server::{DROP, Server},
     wire::header,
 };
 
@@ -161,8 +161,7 @@ async fn behind_nginx_the_shop_settles_what_it_sold_and_what_it_did_not() {
     let settings = [FAST, &[("VQ_GATE__SETTLE_TOKEN", SETTLE_TOKEN)]].concat();
     let (server, shop) = (Server::serve(&redis, &settings), Shop::open());
     let nginx = Nginx::start(&closed(), &server, &shop);
-    let mine = pass(&server, EVENT, 7).await;
-    let select = "/events/7/seats/select";
+    let mine = pass(&server, DROP, 7).await;
     let settle = async |outcome: &str| {
         let head = shop.saw().remove(0);
         let said = |name| header(&head, name).expect("the shop is told");
@@ -176,15 +175,15 @@ async fn behind_nginx_the_shop_settles_what_it_sold_and_what_it_did_not() {
         assert_eq!(request.send().await.unwrap().status(), 204);
     };
 
-    assert_eq!(nginx.buy(select, "7", &mine).status, 201);
-    let meanwhile = nginx.buy(select, "7", &mine);
+    assert_eq!(nginx.buy(ORDERS, "7", &mine).status, 201);
+    let meanwhile = nginx.buy(ORDERS, "7", &mine);
     assert_eq!(meanwhile.refusal(), (409, "PASS_IN_USE".to_owned()));
     assert_eq!(meanwhile.header("retry-after"), Some("1"));
     settle("given_back").await;
-    assert_eq!(nginx.buy(select, "7", &mine).status, 201, "the pass works again");
+    assert_eq!(nginx.buy(ORDERS, "7", &mine).status, 201, "the pass works again");
     settle("spent").await;
-    assert_eq!(nginx.buy(select, "7", &mine).refusal(), denied());
-    assert_eq!(server.stats(EVENT).await["consumed"], 1);
+    assert_eq!(nginx.buy(ORDERS, "7", &mine).refusal(), denied());
+    assert_eq!(server.stats(DROP).await["consumed"], 1);
     invariants::assert_hold(&redis);
 }
 
