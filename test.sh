@@ -7,7 +7,7 @@ run=()
 case "$*" in
     "") ;;
     # A thread more than cores: the first test of all sleeps for ten minutes (tests/it/away.rs), beside the others.
-    --faults) run=(--include-ignored --test-threads $(($(nproc) + 1)) --skip many_targets) ;;
+    --faults) run=(--include-ignored --test-threads $(($(nproc) + 1)) --skip many_targets --skip in_many_cases) ;;
     *)
         echo "test.sh: unknown argument: $* (it takes --faults or none)" >&2
         exit 2
@@ -112,7 +112,7 @@ python_packages tests/shops/python/requirements.txt
 node_packages tests/shops/node
 
 # These keep the whole machine busy, with real frameworks and proxies; tests of outages measure time. So they run by themselves.
-busy=(shops:: proxies:: description::)
+busy=(shops:: proxies::)
 alone=()
 for tests in "${busy[@]}"; do
     alone+=(--skip "$tests")
@@ -121,7 +121,7 @@ done
 # Not --all-targets: that would build the examples as tests, and tests run them as programs.
 result=0
 cargo test --locked --no-fail-fast -- "${run[@]}" "${alone[@]}" || result=$?
-# Their long runs take ten minutes more and are for a person to start: --test it -- --ignored shops:: description::
+# The long run of the shops is for a person to start: cargo test --test it -- --ignored shops::
 cargo test --locked --no-fail-fast --test it -- "${busy[@]}" || result=$?
 if [ "${#run[@]}" -gt 0 ]; then
     # By itself: it keeps the whole machine busy, and would be held up by others that do.
