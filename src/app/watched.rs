@@ -13,13 +13,11 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Looks. The order has been given, so all that is waited for is that a thread runs.
 const LOOKS: usize = 1000;
 
-/// What was reported before nobody watched any more is dealt with after it, and by a thread that runs.
-const LAST_REPORTS: Duration = Duration::from_millis(10);
-
 /// Where the system does not tell.
 const UNKNOWN: Duration = Duration::from_millis(100);
 
-/// Waits until no epoll instance of this process watches any of these sockets.
+/// Waits until no epoll instance of this process watches any of these sockets, and no longer: whoever connects from then on
+/// is cut off by the shutdown instead of refused.
 pub(super) async fn until_unwatched(sockets: &[RawFd]) {
     let polls = epoll_instances();
     if polls.is_empty() {
@@ -32,7 +30,6 @@ pub(super) async fn until_unwatched(sockets: &[RawFd]) {
         }
         sleep(PAUSE).await;
     }
-    sleep(LAST_REPORTS).await;
 }
 
 fn epoll_instances() -> Vec<RawFd> {
