@@ -139,7 +139,9 @@ async fn queue_buy_and_switch(cluster: &Cluster, drops: [u64; 3], settings: &[(&
     let other = serve(cluster, &settings);
     for drop in drops {
         enter_all(&server, drop, 10).await;
-        assert_eq!(other.poll(&path(drop), 10).await.position(), Some(10), "the other replica knows rule and place");
+        // Its first calls over new connections may be too slow on a busy machine: the answer then has no number.
+        let knows = async || other.poll(&path(drop), 10).await.position() == Some(10);
+        crate::seen::until("the other replica knows rule and place", Duration::from_secs(5), knows).await;
     }
     for drop in drops {
         let pass = server.await_pass(&path(drop), 1, Duration::from_secs(6)).await;
