@@ -115,14 +115,18 @@ impl Proxy {
         } else {
             RequestBody::none()
         };
-        let (shops, connection) = call.once(body, &upload).await?;
+        let (shops, connection) = call.once(body, &upload, has_body).await?;
         // A purchase is settled when the shop has answered, and no upload may put that off beyond its claim.
         let rest = async move {
             if !purchase {
                 upload.ended(whole).await;
             }
         };
-        let afterwards = Afterwards::Finish(connection, whole);
+        let afterwards = if has_body {
+            Afterwards::Finish(connection, whole)
+        } else {
+            Afterwards::Keep(self.pool.clone(), connection)
+        };
         Ok(answer(shops, request.method(), request.version(), LONGEST_SILENCE, rest, afterwards).await)
     }
 
@@ -156,10 +160,19 @@ impl Call<'_> {
         }
     }
 
-    /// On a connection of its own.
-    async fn once(&self, body: RequestBody, upload: &Upload) -> Result<(Response<Incoming>, Connection), Failed> {
-        let request = self.request(body, true)?;
-        self.exchange(self.connect().await?, request, upload).await
+    /// On a connection that is not about to be closed: one used a moment ago, or a new one.
+    async fn once(
+        &self,
+        body: RequestBody,
+        upload: &Upload,
+        ends_connection: bool,
+    ) -> Result<(Response<Incoming>, Connection), Failed> {
+        let request = self.request(body, ends_connection)?;
+        let connection = match self.proxy.pool.take_just_used() {
+            Some(kept) => kept,
+            None => self.connect().await?,
+        };
+        self.exchange(connection, request, upload).await
     }
 
     async fn connect(&self) -> Result<Connection, Failed> {
@@ -174,7 +187,7 @@ impl Call<'_> {
         })
     }
 
-    fn request(&self, body: RequestBody, alone: bool) -> Result<Request<RequestBody>, Failed> {
+    fn request(&self, body: RequestBody, ends_connection: bool) -> Result<Request<RequestBody>, Failed> {
         let settings = &self.proxy.settings;
         let method = hyper::Method::from_bytes(self.request.method().as_str().as_bytes());
         let mut shops = Request::new(body);
@@ -190,7 +203,7 @@ impl Call<'_> {
             // HTTP/1.0 needs none, and HTTP/1.1 does.
             headers.insert(HOST, host);
         }
-        if alone {
+        if ends_connection {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(shops)

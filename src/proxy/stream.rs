@@ -17,7 +17,7 @@ use tokio::{
 use super::head::HeadReader;
 
 /// What one look at the socket takes while the head of an answer is read.
-const PIECE: usize = 8 * 1024;
+const PIECE: usize = 2 * 1024;
 
 /// What has been seen of an answer, whether the library could read it or not.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Seen {
 
 /// A connection to the shop.
 pub(super) struct ShopStream {
-    tcp: TcpStream,
+    tcp: Rc<RefCell<TcpStream>>,
     seen: Rc<Seen>,
     /// Read and mended, and not yet taken.
     ready: BytesMut,
@@ -57,7 +57,7 @@ pub(super) struct ShopStream {
 }
 
 impl ShopStream {
-    pub(super) fn new(tcp: TcpStream, seen: Rc<Seen>) -> Self {
+    pub(super) fn new(tcp: Rc<RefCell<TcpStream>>, seen: Rc<Seen>) -> Self {
         Self { tcp, seen, ready: BytesMut::new(), deaf: false }
     }
 
@@ -66,7 +66,7 @@ impl ShopStream {
         let mut piece = [0; PIECE];
         loop {
             let mut read = ReadBuf::new(&mut piece);
-            ready!(Pin::new(&mut self.tcp).poll_read(context, &mut read))?;
+            ready!(Pin::new(&mut *self.tcp.borrow_mut()).poll_read(context, &mut read))?;
             let mut bytes = read.filled();
             if bytes.is_empty() {
                 return Poll::Ready(Ok(false));
@@ -98,7 +98,9 @@ impl AsyncRead for ShopStream {
             this.take_ready(into);
             return Poll::Ready(Ok(()));
         }
-        let Some(mut reader) = this.seen.head.take() else { return Pin::new(&mut this.tcp).poll_read(context, into) };
+        let Some(mut reader) = this.seen.head.take() else {
+            return Pin::new(&mut *this.tcp.borrow_mut()).poll_read(context, into);
+        };
         let head = this.poll_head(context, &mut reader);
         this.seen.status.set(reader.final_status());
         if !matches!(head, Poll::Ready(Ok(true))) {
@@ -135,7 +137,7 @@ impl AsyncWrite for ShopStream {
         if this.deaf {
             return Poll::Ready(Ok(bytes.len()));
         }
-        let written = Pin::new(&mut this.tcp).poll_write(context, bytes);
+        let written = Pin::new(&mut *this.tcp.borrow_mut()).poll_write(context, bytes);
         unless_deaf(&mut this.deaf, written, bytes.len())
     }
 
@@ -149,21 +151,21 @@ impl AsyncWrite for ShopStream {
         if this.deaf {
             return Poll::Ready(Ok(length));
         }
-        let written = Pin::new(&mut this.tcp).poll_write_vectored(context, slices);
+        let written = Pin::new(&mut *this.tcp.borrow_mut()).poll_write_vectored(context, slices);
         unless_deaf(&mut this.deaf, written, length)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
+        self.tcp.borrow().is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().tcp).poll_flush(context)
+        Pin::new(&mut *self.get_mut().tcp.borrow_mut()).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let ended = Pin::new(&mut this.tcp).poll_shutdown(context);
+        let ended = Pin::new(&mut *this.tcp.borrow_mut()).poll_shutdown(context);
         unless_deaf(&mut this.deaf, ended, ())
     }
 }
