@@ -4,8 +4,9 @@ use std::{
     fmt,
     future::ready,
     io,
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream as StdTcpStream, ToSocketAddrs},
-    os::fd::{AsRawFd, OwnedFd, RawFd},
+    net::{SocketAddr, TcpListener, TcpStream as StdTcpStream, ToSocketAddrs},
+    os::fd::{AsRawFd, RawFd},
+    rc::Rc,
     time::Duration,
 };
 
@@ -20,7 +21,11 @@ use actix_web::{
     middleware::from_fn,
     web::{self, Data},
 };
-use rustix::io::Errno;
+use futures_util::future::{LocalBoxFuture, join_all};
+use rustix::{
+    io::Errno,
+    net::{Shutdown, shutdown},
+};
 
 use super::{Addresses, StartError, descriptors, watched::until_unwatched};
 use crate::{
@@ -52,12 +57,16 @@ const LAST_ARRIVALS: Duration = Duration::from_millis(200);
 /// What may lie ready for a client that reads slowly.
 const SEND_BUFFER: u32 = 256 * 1024;
 
+/// Serves these connections on this thread, until they have ended.
+type Serve = Rc<dyn Fn(Vec<StdTcpStream>) -> LocalBoxFuture<'static, ()>>;
+
 /// One server that listens.
 pub(super) struct Listening {
     /// Our own hold on its sockets.
-    sockets: Vec<StdTcpStream>,
+    sockets: Vec<TcpListener>,
     /// The same sockets, as the thread that takes connections holds them.
     watched: Vec<RawFd>,
+    serve: Serve,
     handle: ServerHandle,
     server: JoinHandle<io::Result<()>>,
 }
@@ -71,13 +80,20 @@ impl Listening {
         // Else the server would wonder what has become of its sockets.
         self.handle.pause().await;
         until_unwatched(&self.watched).await;
+        // The system has made connections that nobody has taken since. The shutdown would cut them off.
+        let mut last = Vec::new();
         for socket in &self.sockets {
+            while let Ok((connection, _)) = socket.accept() {
+                last.push(connection);
+            }
             // Where the system does not do that with a socket that listens, stopping does.
-            let _ = socket.shutdown(Shutdown::Both);
+            let _ = shutdown(socket, Shutdown::Both);
         }
+        let last = actix_rt::spawn((self.serve)(last));
         tokio::time::sleep(LAST_ARRIVALS).await;
         gate.purchases_have_ended().await;
         self.handle.stop(true).await;
+        let _ = last.await;
     }
 
     /// Ends at once. What is still under way is cut off: a purchase stays claimed until its lease ends.
@@ -162,37 +178,49 @@ where
         // Begins later than the time of all, which is over first.
         .shutdown_timeout(config.shutdown_grace_seconds);
     let ending = builder.graceful_shutdown_signal();
+    let connections = move || {
+        let ending = ending.clone();
+        let app = app().into_factory().map_err(|error: Error| error.error_response());
+        let http = HttpService::build()
+            .graceful_shutdown_signal(move || {
+                let ending = ending.clone();
+                async move { ending.notified().await }
+            })
+            .keep_alive(keep_alive)
+            .client_request_timeout(head)
+            .client_disconnect_timeout(CLOSING)
+            .on_connect_ext(|client: &ClientStream, data| {
+                data.insert(client.under_way());
+            })
+            .h1(map_config(app, |()| AppConfig::default()));
+        let accept = fn_service(move |tcp: TcpStream| {
+            let peer = tcp.peer_addr().ok();
+            ready(Ok::<_, DispatchError>((ClientStream::new(tcp, limits), peer)))
+        });
+        accept.and_then(http)
+    };
     let (mut sockets, mut watched) = (Vec::new(), Vec::new());
     for listener in listeners {
-        let address = listener.local_addr()?;
-        sockets.push(OwnedFd::from(listener.try_clone()?).into());
+        sockets.push(listener.try_clone()?);
         watched.push(listener.as_raw_fd());
-        let (app, ending) = (app.clone(), ending.clone());
-        builder = builder.listen(format!("http {address}"), listener, move || {
-            let ending = ending.clone();
-            let app = app().into_factory().map_err(|error: Error| error.error_response());
-            let http = HttpService::build()
-                .graceful_shutdown_signal(move || {
-                    let ending = ending.clone();
-                    async move { ending.notified().await }
-                })
-                .keep_alive(keep_alive)
-                .client_request_timeout(head)
-                .client_disconnect_timeout(CLOSING)
-                .local_addr(address)
-                .on_connect_ext(|client: &ClientStream, data| {
-                    data.insert(client.under_way());
-                })
-                .h1(map_config(app, |()| AppConfig::default()));
-            let accept = fn_service(move |tcp: TcpStream| {
-                let peer = tcp.peer_addr().ok();
-                ready(Ok::<_, DispatchError>((ClientStream::new(tcp, limits), peer)))
-            });
-            accept.and_then(http)
-        })?;
+        builder = builder.listen(format!("http {}", listener.local_addr()?), listener, connections.clone())?;
     }
+    let serve: Serve = Rc::new(move |last| {
+        let connections = connections.clone();
+        Box::pin(async move {
+            if last.is_empty() {
+                return;
+            }
+            let Ok(service) = connections().new_service(()).await else { return };
+            let last = last.into_iter().filter_map(|tcp| {
+                tcp.set_nonblocking(true).ok()?;
+                TcpStream::from_std(tcp).ok()
+            });
+            join_all(last.map(|tcp| service.call(tcp))).await;
+        })
+    });
     let server = builder.run();
-    Ok(Listening { sockets, watched, handle: server.handle(), server: actix_rt::spawn(server) })
+    Ok(Listening { sockets, watched, serve, handle: server.handle(), server: actix_rt::spawn(server) })
 }
 
 /// Sockets that listen at every address of the host.
