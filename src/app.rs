@@ -2,6 +2,7 @@
 //!
 //! Here: which store, who shares what, in which order things start and end. Not here: any rule.
 
+mod demo;
 mod descriptors;
 mod key_watch;
 mod listen;
@@ -24,7 +25,6 @@ use crate::{
     actors::{MetricsActor, PumpParts, PumpWatch, StopPumps},
     clock::StoreClock,
     config::{Config, StoreKind},
-    demo_shop::{self, Database, EmbeddedStockGate, RedisStockGate, ShopService, StockGate},
     domain::QueueTargetType,
     flags::{AUDIT_KEPT, EmbeddedFlagSource, FeatureFlags, FlagSource, RedisFlagSource},
     gate::{EntryTokenGate, GatedRoutes},
@@ -32,8 +32,9 @@ use crate::{
     identity::Identify,
     metrics::Metrics,
     proxy::ProxySettings,
+    redis::Masters,
     service::{ServiceParts, VirtualQueueService},
-    store::{QueueRules, Replica, VirtualQueueStore, embedded::EmbeddedStore, redis::RedisStore},
+    store::{QueueRules, Replica, StoreHealth, VirtualQueueStore, embedded::EmbeddedStore, redis::RedisStore},
     token::Keyring,
 };
 
@@ -48,9 +49,16 @@ pub enum StartError {
         /// What the system says.
         cause: io::Error,
     },
-    /// The shop's database cannot be opened.
+    /// The demo shop's database cannot be opened.
+    #[cfg(feature = "demo-shop")]
     #[error("demo_shop.database: {0}")]
-    Shop(#[from] demo_shop::DatabaseError),
+    Shop(#[from] crate::demo_shop::DatabaseError),
+    /// The demo shop was left out of this build.
+    #[cfg(not(feature = "demo-shop"))]
+    #[error(
+        "demo_shop.enabled: this build has no demo shop; build it with the feature demo-shop, or set this to false"
+    )]
+    NoDemoShop,
     /// `redis.url`, or a file that goes with it, is not usable.
     #[error(transparent)]
     Redis(#[from] crate::redis::connection::BadUrl),
@@ -84,7 +92,8 @@ pub struct App {
 struct Stores {
     queue: Arc<dyn VirtualQueueStore>,
     flags: Arc<dyn FlagSource>,
-    stock: Arc<dyn StockGate>,
+    /// Where the store is on Redis.
+    masters: Option<Arc<Masters>>,
 }
 
 /// Where a waiting room listens.
@@ -178,13 +187,7 @@ impl App {
         let gate = gate(config, keyring, flags.clone(), &clock, &metrics, stores.queue).identity(identity.clone());
         let shop = match (&config.upstream.url, config.demo_shop.enabled) {
             (Some(url), _) => Shop::Upstream(ProxySettings::new(url, &config.upstream, config.token.cookie)),
-            (None, Some(true)) => {
-                let database = Database::open(config.demo_shop.database.as_deref())?;
-                let stock = config.demo_shop.stock;
-                Shop::Demo(Data::new(
-                    ShopService::new(database, stores.stock, clock.clone(), stock).ids(config.identity.ids),
-                ))
-            }
+            (None, Some(true)) => demo::shop(config, stores.masters, &clock)?,
             (None, Some(false) | None) => Shop::None,
         };
         let lifecycle = Arc::new(Lifecycle::new());
@@ -288,7 +291,7 @@ async fn stores(config: &Config, clock: &StoreClock, metrics: &Arc<Metrics>) -> 
         Some(StoreKind::Embedded) => Ok(Stores {
             queue: EmbeddedStore::new(rules, clock.clone(), metrics.clone()),
             flags: Arc::new(EmbeddedFlagSource::new(clock.clone(), AUDIT_KEPT)),
-            stock: Arc::new(EmbeddedStockGate::new(clock.clone())),
+            masters: None,
         }),
         Some(StoreKind::Redis) | None => {
             let store = RedisStore::connect(&config.redis, rules, clock.clone(), metrics.clone()).await?;
@@ -301,11 +304,7 @@ async fn stores(config: &Config, clock: &StoreClock, metrics: &Arc<Metrics>) -> 
             }
             Ok(Stores {
                 flags: Arc::new(RedisFlagSource::new(store.masters().clone(), AUDIT_KEPT).ids(config.identity.ids)),
-                stock: Arc::new(RedisStockGate::new(
-                    store.masters().clone(),
-                    clock.clone(),
-                    Duration::from_millis(config.redis.command_timeout_ms),
-                )),
+                masters: Some(store.masters().clone()),
                 queue: store,
             })
         }

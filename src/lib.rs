@@ -33,6 +33,7 @@ pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+#[cfg(feature = "demo-shop")]
 pub mod demo_shop;
 pub mod domain;
 pub mod flags;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use crate::{
     metrics::Metrics,
-    store::{Replica, VirtualQueueStore},
+    store::{Replica, ReplicaStore},
     token::KeyFingerprints,
 };
 
@@ -37,7 +37,7 @@ impl KeyWatch {
     }
 
     /// Looks once a second, for ever. While the store is away nothing is known, and nothing changes.
-    pub(super) async fn run(mut self, store: Arc<dyn VirtualQueueStore>) {
+    pub(super) async fn run(mut self, store: Arc<dyn ReplicaStore>) {
         loop {
             match store.announce(&self.me).await {
                 Ok(others) => self.compare(&others),

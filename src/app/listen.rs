@@ -30,7 +30,6 @@ use rustix::{
 use super::{Addresses, StartError, descriptors, watched::until_unwatched};
 use crate::{
     config::{Config, ServerConfig},
-    demo_shop::{self, ShopService},
     gate::EntryTokenGate,
     http::{self, ClientLimits, ClientStream, HttpState},
     proxy::{self, Proxy, ProxySettings},
@@ -45,7 +44,8 @@ pub(super) enum Shop {
     /// A real one.
     Upstream(ProxySettings),
     /// The built-in one.
-    Demo(Data<ShopService>),
+    #[cfg(feature = "demo-shop")]
+    Demo(Data<crate::demo_shop::ShopService>),
     /// None: purchases are unavailable.
     None,
 }
@@ -282,9 +282,11 @@ fn shop_scope(gate: &EntryTokenGate, shop: &Shop) -> impl HttpServiceFactory + u
             // Nothing here has a template, and nobody need look for one.
             .app_data(&http::UNMATCHED)
             .default_service(web::to(proxy::forward)),
-        Shop::Demo(shop) => {
-            scope.app_data(shop.clone()).configure(demo_shop::configure).default_service(web::to(http::not_found))
-        }
+        #[cfg(feature = "demo-shop")]
+        Shop::Demo(shop) => scope
+            .app_data(shop.clone())
+            .configure(crate::demo_shop::configure)
+            .default_service(web::to(http::not_found)),
         Shop::None => scope.configure(http::no_shop_routes).default_service(web::to(http::not_found)),
     };
     scope.wrap(gate.clone()).wrap(from_fn(proxy::refuse_ambiguous))

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     domain::UserIdForm,
-    redis::{Call, Failure, Masters, breaker::State},
+    redis::{Call, Failure, Lane, Masters, breaker::State},
 };
 
 /// The rule and the audit.
@@ -74,7 +74,7 @@ impl RedisFlagSource {
 
     /// Makes one call, in bounded time.
     async fn call<T: FromRedisValue + Send + 'static>(&self, call: Call) -> Result<T, FlagError> {
-        self.masters.aside(self.keys[0], call, LIMIT).await.map_err(refused)
+        self.masters.ask(Lane::Aside { limit: LIMIT }, self.keys[0], call).await.map_err(refused)
     }
 
     /// The change is in force; that it was made is then known from here alone.

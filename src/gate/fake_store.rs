@@ -9,10 +9,8 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    domain::{QueueStats, QueueTarget, UserId},
-    store::{
-        Adopted, Claim, Departure, Place, Settled, Settlement, StoreError, Sweep, Tick, TickLock, VirtualQueueStore,
-    },
+    domain::{QueueTarget, UserId},
+    store::{Claim, PassStore, Settled, Settlement, StoreError},
 };
 
 #[derive(Default)]
@@ -46,10 +44,8 @@ impl FakeStore {
     }
 }
 
-const NOT_ASKED: &str = "the gate only claims and settles";
-
 #[async_trait]
-impl VirtualQueueStore for FakeStore {
+impl PassStore for FakeStore {
     async fn claim(&self, _: QueueTarget, user: UserId, _: u64, nonce: &str) -> Result<Claim, StoreError> {
         let mut state = self.state.lock().unwrap();
         if let Some(answer) = state.claim_answers.pop_front() {
@@ -60,6 +56,12 @@ impl VirtualQueueStore for FakeStore {
         }
         let holder = state.claims.entry(user).or_insert_with(|| nonce.to_owned());
         Ok(if holder == nonce { Claim::Granted } else { Claim::InUse })
+    }
+
+    async fn check(&self, _: QueueTarget, user: UserId, _: u64) -> Result<Claim, StoreError> {
+        let state = self.state.lock().unwrap();
+        let truth = if state.spent.contains(&user) { Claim::Spent } else { Claim::Granted };
+        state.check_answer.clone().unwrap_or(Ok(truth))
     }
 
     async fn settle(
@@ -88,12 +90,6 @@ impl VirtualQueueStore for FakeStore {
         }
     }
 
-    async fn check(&self, _: QueueTarget, user: UserId, _: u64) -> Result<Claim, StoreError> {
-        let state = self.state.lock().unwrap();
-        let truth = if state.spent.contains(&user) { Claim::Spent } else { Claim::Granted };
-        state.check_answer.clone().unwrap_or(Ok(truth))
-    }
-
     async fn spend_all(&self, _: QueueTarget, user: UserId, ago: Duration) -> Result<Settled, StoreError> {
         let mut state = self.state.lock().unwrap();
         if state.settle_failures > 0 {
@@ -103,51 +99,5 @@ impl VirtualQueueStore for FakeStore {
         state.spent_all.push((user, !ago.is_zero()));
         state.spent.insert(user);
         Ok(Settled::Consumed)
-    }
-
-    async fn enter_if_absent(&self, _: QueueTarget, _: UserId) -> Result<Option<Place>, StoreError> {
-        unreachable!("{NOT_ASKED}")
-    }
-    async fn status(&self, _: QueueTarget, _: UserId) -> Result<Option<Place>, StoreError> {
-        unreachable!("{NOT_ASKED}")
-    }
-    async fn leave(&self, _: QueueTarget, _: UserId) -> Result<Departure, StoreError> {
-        unreachable!("{NOT_ASKED}")
-    }
-    async fn stats(&self, _: QueueTarget) -> Result<QueueStats, StoreError> {
-        unreachable!("{NOT_ASKED}")
-    }
-    async fn count_direct(&self, _: QueueTarget, _: u64) -> Result<(), StoreError> {
-        unreachable!("{NOT_ASKED}")
-    }
-    async fn adopt(&self, _: QueueTarget, _: &[(UserId, u64)]) -> Result<Adopted, StoreError> {
-        unreachable!("{NOT_ASKED}")
-    }
-    async fn lock_tick(&self, _: QueueTarget, _: &str) -> Result<TickLock, StoreError> {
-        unreachable!("{NOT_ASKED}")
-    }
-    async fn sweep_stale(&self, _: QueueTarget, _: u64) -> Result<Sweep, StoreError> {
-        unreachable!("{NOT_ASKED}")
-    }
-    async fn advance_admission(&self, _: QueueTarget, _: u64) -> Result<Tick, StoreError> {
-        unreachable!("{NOT_ASKED}")
-    }
-    async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError> {
-        unreachable!("{NOT_ASKED}")
-    }
-    async fn register_active(&self, _: QueueTarget, _: Option<u64>) -> Result<bool, StoreError> {
-        unreachable!("{NOT_ASKED}")
-    }
-    async fn retire(&self, _: QueueTarget) -> Result<bool, StoreError> {
-        unreachable!("{NOT_ASKED}")
-    }
-    fn is_degraded(&self) -> bool {
-        unreachable!("{NOT_ASKED}")
-    }
-    fn is_away(&self, _: QueueTarget) -> bool {
-        unreachable!("{NOT_ASKED}")
-    }
-    fn lost_at(&self, _: QueueTarget) -> Option<Duration> {
-        unreachable!("{NOT_ASKED}")
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     flags::FeatureFlagEvaluator,
     identity::Identify,
     metrics::Metrics,
-    store::VirtualQueueStore,
+    store::PassStore,
     token::EntryTokenGuard,
 };
 
@@ -49,7 +49,7 @@ pub struct EntryTokenGate {
     pub(super) metrics: Arc<Metrics>,
     pub(super) cookie: bool,
     kept_headers: Vec<PathHeader>,
-    pub(super) store: Option<Arc<dyn VirtualQueueStore>>,
+    pub(super) store: Option<Arc<dyn PassStore>>,
     pub(super) lease: Duration,
     pass_life: Duration,
     pub(super) retry_pause: Duration,
@@ -86,7 +86,7 @@ impl EntryTokenGate {
 
     /// A pass buys once: this store remembers which have.
     #[must_use]
-    pub fn single_use(mut self, store: Arc<dyn VirtualQueueStore>) -> Self {
+    pub fn single_use(mut self, store: Arc<dyn PassStore>) -> Self {
         self.store = Some(store);
         self
     }

@@ -35,7 +35,7 @@ mod body;
 mod decision;
 #[cfg(test)]
 mod fake_store;
-mod forward;
+mod forward_auth;
 mod look_alike;
 mod method;
 mod middleware;
@@ -47,7 +47,7 @@ mod request;
 mod routes;
 mod shedding;
 
-pub use forward::{Claim, Passage, Verdict};
+pub use forward_auth::{ClaimHandle, GrantedPurchase, Verdict};
 pub use method::Body;
 pub use middleware::{EntryTokenGate, EntryTokenGateMiddleware};
 pub use purchase::{NoAnswerFromShop, Purchase, ShopsStatus};

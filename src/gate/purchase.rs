@@ -12,7 +12,7 @@ use crate::{
     clock::StoreClock,
     domain::{PassClaims, PassRule, QueueTarget, UserId},
     metrics::{Metrics, Operation},
-    store::{Claim, Settlement, StoreError, VirtualQueueStore},
+    store::{Claim, PassStore, Settlement, StoreError},
 };
 
 /// Put into a response's extensions by who calls the shop when the shop gave none: a time-out, a cut after the request
@@ -28,7 +28,7 @@ pub struct ShopsStatus(pub StatusCode);
 /// What single use needs. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct SingleUse {
-    pub(super) store: Arc<dyn VirtualQueueStore>,
+    pub(super) store: Arc<dyn PassStore>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: StoreClock,
     /// How long the store lets a claim hold.

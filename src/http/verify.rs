@@ -28,7 +28,7 @@ use super::{
 use crate::{
     config::TokenConfig,
     domain::QueueTarget,
-    gate::{Claim, Verdict},
+    gate::{ClaimHandle, Verdict},
     problem::Problem,
     store::Settlement,
 };
@@ -86,24 +86,24 @@ pub(super) async fn verify_path(state: web::Data<HttpState>, request: HttpReques
 async fn answer(state: &HttpState, original: &Original, headers: &HeaderMap, yes: StatusCode) -> HttpResponse {
     let shop_settles = state.options.settle.is_some();
     let mut degraded = false;
-    let passage = match state.gate.judge(&original.method, &original.uri, headers, shop_settles).await {
+    let granted = match state.gate.judge(&original.method, &original.uri, headers, shop_settles).await {
         Verdict::Denied(problem) => return denied(problem),
         Verdict::Free => None,
         Verdict::Unchecked => {
             degraded = true;
             None
         }
-        Verdict::Granted(passage) => {
-            degraded = passage.degraded;
-            Some(passage)
+        Verdict::Granted(granted) => {
+            degraded = granted.degraded;
+            Some(granted)
         }
     };
     let mut response = HttpResponse::build(yes);
     response.insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store")));
-    if let Some(passage) = passage {
-        response.insert_header((USER, state.identity.name_for_shop(headers, passage.user)));
-        response.insert_header((TARGET, passage.target.to_string()));
-        if let Some(claim) = passage.claim {
+    if let Some(granted) = granted {
+        response.insert_header((USER, state.identity.name_for_shop(headers, granted.user)));
+        response.insert_header((TARGET, granted.target.to_string()));
+        if let Some(claim) = granted.claim {
             response.insert_header((CLAIM, claim.to_string()));
         }
     }
@@ -188,7 +188,8 @@ pub(super) async fn settle(
     let target = QueueTarget::from_label(&said.target).or_else(|_| QueueTarget::from_rule(&said.target));
     let target = target.map_err(|_| ApiError::BadRequest)?;
     let user = state.identity.form().parse(&said.user_id).map_err(|_| ApiError::BadRequest)?;
-    let claim: Option<Claim> = said.claim.map(|claim| claim.parse()).transpose().map_err(|_| ApiError::BadRequest)?;
+    let claim: Option<ClaimHandle> =
+        said.claim.map(|claim| claim.parse()).transpose().map_err(|_| ApiError::BadRequest)?;
     // No pass of ours ends later, however long passes lived when it was given out. A later one would be believed: this
     // person's next pass would have to outlive it.
     let latest = state.clock.now_seconds().saturating_add(TokenConfig::LONGEST_TTL_S);

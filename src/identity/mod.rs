@@ -7,6 +7,7 @@
 //! Nothing of a token or a cookie, and no id, is ever logged, whether it is good or not.
 
 mod cookies;
+mod fetch;
 mod jwks;
 mod jwt;
 mod keys;

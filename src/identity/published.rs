@@ -4,16 +4,17 @@
 //! hold.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
-use awc::{Client, Connector};
 use jsonwebtoken::Algorithm;
-use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tokio::sync::Notify;
 
-use super::keys::{Choice, KeySet};
+use super::{
+    fetch::Document,
+    keys::{Choice, KeySet},
+};
 use crate::{clock::StoreClock, config::JwtAlgorithm};
 
 /// From one fetch to the next.
@@ -24,12 +25,6 @@ const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// An unknown key is looked for at most this often: anybody can make up names.
 const UNKNOWN_EVERY: Duration = Duration::from_secs(30);
-
-/// A fetch may take this long in all.
-const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A document may be this large: hundreds of keys.
-const MAX_BYTES: usize = 256 * 1024;
 
 /// The keys behind a URL.
 pub(super) struct PublishedKeys {
@@ -84,13 +79,13 @@ impl PublishedKeys {
 
     /// Fetches for ever.
     pub(super) async fn keep(&self) {
-        let client = client(self.url.starts_with("https:"));
+        let document = Document::at(&self.url);
         loop {
-            let fetched = match &client {
-                Ok(client) => self.fetch(client).await,
+            let fetched = match &document {
+                Ok(document) => document.fetch().await,
                 Err(why) => Err(*why),
             };
-            let pause = match fetched.and_then(|document| KeySet::from_jwks(&document, &self.algorithms)) {
+            let pause = match fetched.and_then(|fetched| KeySet::from_jwks(&fetched, &self.algorithms)) {
                 Ok(keys) => {
                     self.found(keys);
                     EVERY
@@ -117,37 +112,4 @@ impl PublishedKeys {
     pub(super) fn looked(&self) {
         self.looking.lock().unwrap_or_else(PoisonError::into_inner).now = false;
     }
-
-    async fn fetch(&self, client: &Client) -> Result<Vec<u8>, &'static str> {
-        let answer = async {
-            let mut answer = client.get(&self.url).send().await.map_err(|_| "it cannot be reached")?;
-            if answer.status() != 200 {
-                return Err("its answer is not 200");
-            }
-            answer.body().limit(MAX_BYTES).await.map_err(|_| "its answer breaks off, or is too large")
-        };
-        let document = tokio::time::timeout(TIMEOUT, answer).await.map_err(|_| "it takes too long")??;
-        Ok(document.to_vec())
-    }
-}
-
-/// Follows nobody elsewhere. Over TLS it believes whom the machine believes (`SSL_CERT_FILE` names others).
-fn client(tls: bool) -> Result<Client, &'static str> {
-    let mut connector = Connector::new().timeout(TIMEOUT);
-    if tls {
-        connector = connector.rustls_0_23(Arc::new(tls_config()?));
-    }
-    Ok(Client::builder().connector(connector).timeout(TIMEOUT).disable_redirects().finish())
-}
-
-fn tls_config() -> Result<ClientConfig, &'static str> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        return Err("this machine has no root certificates: install ca-certificates, or set SSL_CERT_FILE");
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|_| "TLS cannot be set up")?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use super::failure::Failure;
 use crate::{clock::StoreClock, metrics::Metrics};
 
-/// Open again so soon after it closed, and Redis keeps changing its mind: at the very edge of its memory, every buffer
+/// Open again so soon after it closed, and Redis keeps changing its stability: at the very edge of its memory, every buffer
 /// that is freed makes room for a moment.
 const SOON: Duration = Duration::from_secs(10);
 /// How long Redis must have been without fault then. Doubles each time.
@@ -51,8 +51,8 @@ pub struct Breaker {
     /// Reports of an outage so far, also those that found it open.
     alarms: AtomicU64,
     lost_at: Mutex<Option<Duration>>,
-    mind: Mutex<Mind>,
-    /// Whether `mind.unanswered` is set: asked at every call.
+    stability: Mutex<Stability>,
+    /// Whether `stability.unanswered` is set: asked at every call.
     is_unanswered: AtomicBool,
     probe_now: Notify,
     clock: StoreClock,
@@ -61,7 +61,7 @@ pub struct Breaker {
 
 /// How steady Redis is; times on [`StoreClock::monotonic`].
 #[derive(Debug, Default)]
-struct Mind {
+struct Stability {
     alarmed_at: Duration,
     closed_at: Option<Duration>,
     /// How long it must be without fault before the breaker closes.
@@ -80,7 +80,7 @@ impl Breaker {
             state: watch::Sender::new(State::Open),
             alarms: AtomicU64::new(0),
             lost_at: Mutex::new(None),
-            mind: Mutex::default(),
+            stability: Mutex::default(),
             is_unanswered: AtomicBool::new(false),
             probe_now: Notify::new(),
             clock,
@@ -124,20 +124,20 @@ impl Breaker {
     pub fn open(&self, cause: &str) {
         self.alarms.fetch_add(1, Ordering::SeqCst);
         let now = self.clock.monotonic();
-        self.mind().alarmed_at = now;
+        self.stability().alarmed_at = now;
         let was = self.change(|_| State::Open);
-        let mut mind = self.mind();
+        let mut stability = self.stability();
         if was != State::Open {
-            let again = mind.closed_at.is_some_and(|at| now < at + SOON);
-            mind.hold = if again { (mind.hold * 2).clamp(FIRST_HOLD, LONGEST_HOLD) } else { Duration::ZERO };
-            mind.causes.clear();
+            let again = stability.closed_at.is_some_and(|at| now < at + SOON);
+            stability.hold = if again { (stability.hold * 2).clamp(FIRST_HOLD, LONGEST_HOLD) } else { Duration::ZERO };
+            stability.causes.clear();
         }
-        let is_first = mind.causes.is_empty();
-        let is_new = mind.causes.len() < MOST_CAUSES && !mind.causes.iter().any(|told| told == cause);
+        let is_first = stability.causes.is_empty();
+        let is_new = stability.causes.len() < MOST_CAUSES && !stability.causes.iter().any(|told| told == cause);
         if is_new {
-            mind.causes.push(cause.to_owned());
+            stability.causes.push(cause.to_owned());
         }
-        drop(mind);
+        drop(stability);
         if was != State::Open {
             self.answered();
             self.note_lost();
@@ -153,8 +153,8 @@ impl Breaker {
     /// One of people's calls was answered, be it with a no.
     pub(super) fn answered(&self) {
         if self.is_unanswered.load(Ordering::Relaxed) {
-            let mut mind = self.mind();
-            mind.unanswered = None;
+            let mut stability = self.stability();
+            stability.unanswered = None;
             // Before anybody else gets at it: the two say the same.
             self.is_unanswered.store(false, Ordering::Relaxed);
         }
@@ -164,12 +164,12 @@ impl Breaker {
     /// answer the probe: people would wait for ever, and scripts whose answers nobody gets would go on giving turns.
     pub(super) fn unanswered(&self) {
         let now = self.clock.monotonic();
-        let mut mind = self.mind();
-        let first = mind.unanswered.filter(|(_, last)| now < *last + LULL).map_or(now, |(first, _)| first);
-        mind.unanswered = Some((first, now));
+        let mut stability = self.stability();
+        let first = stability.unanswered.filter(|(_, last)| now < *last + LULL).map_or(now, |(first, _)| first);
+        stability.unanswered = Some((first, now));
         self.is_unanswered.store(true, Ordering::Relaxed);
-        let just_closed = mind.closed_at.is_some_and(|at| now < at + SOON);
-        drop(mind);
+        let just_closed = stability.closed_at.is_some_and(|at| now < at + SOON);
+        drop(stability);
         if self.state() != State::Open && now >= first + if just_closed { LITTLE_PATIENCE } else { PATIENCE } {
             self.open("it answers nobody in time (redis.command_timeout_ms)");
         }
@@ -225,10 +225,10 @@ impl Breaker {
         self.alarms.load(Ordering::SeqCst)
     }
 
-    /// Whether a good probe is enough to close it: not where Redis has changed its mind lately, until it is steady.
+    /// Whether a good probe is enough to close it: not where Redis has changed its stability lately, until it is steady.
     pub(super) fn may_close(&self) -> bool {
-        let mind = self.mind();
-        self.state() != State::Open || self.clock.monotonic() >= mind.alarmed_at + mind.hold
+        let stability = self.stability();
+        self.state() != State::Open || self.clock.monotonic() >= stability.alarmed_at + stability.hold
     }
 
     /// Redis took the probe's write, begun when there were so many alarms; a later alarm is the newer news.
@@ -244,9 +244,9 @@ impl Breaker {
         if was != State::Closed && self.alarms() == alarms_before {
             // Having come for the first time says nothing about how steady it is, nor does a doubt that passed.
             if was == State::Open && alarms_before > 0 {
-                self.mind().closed_at = Some(self.clock.monotonic());
+                self.stability().closed_at = Some(self.clock.monotonic());
             }
-            self.mind().causes.clear();
+            self.stability().causes.clear();
             tracing::info!("redis answers");
         }
     }
@@ -263,8 +263,8 @@ impl Breaker {
         let _ = self.state.subscribe().wait_for(|state| *state == wanted).await;
     }
 
-    fn mind(&self) -> MutexGuard<'_, Mind> {
-        self.mind.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stability(&self) -> MutexGuard<'_, Stability> {
+        self.stability.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, next: impl Fn(State) -> State) -> State {

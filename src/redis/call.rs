@@ -7,7 +7,32 @@ use ::redis::{
     Cmd, FromRedisValue, RedisError, Script, Value, aio::MultiplexedConnection, cmd, from_redis_value, pipe,
 };
 
+use std::time::Duration;
+
 use super::failure::codes;
+
+/// Which connection a call takes, how long it may take, and what the circuit breaker has to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// The one connection that all buyers share. Within `redis.command_timeout_ms`; the breaker stops calls and learns.
+    Hot,
+    /// A connection of the pool, for pumps and operators. The same limit, and the breaker does the same. Not sent where the
+    /// master was lost less than `quiet` ago.
+    Pooled {
+        /// How long no call goes after a loss; zero: one may go at once.
+        quiet: Duration,
+    },
+    /// A connection of the pool, for what is not the queue. The breaker neither stops the call nor learns of it.
+    Aside {
+        /// How long it may take, waiting for a connection included.
+        limit: Duration,
+    },
+}
+
+impl Lane {
+    /// A call of a pump or an operator that may go at any time.
+    pub const POOLED: Self = Self::Pooled { quiet: Duration::ZERO };
+}
 
 /// A call.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 //! Any node is asked about once a second, and sooner where a master names another or is away; always in the background.
 //! Each master found gets a breaker and a probe of its own, and loses them when it has no slots any more.
 
-mod teller;
-mod view;
+mod poller;
+mod slot_map;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -15,13 +15,13 @@ use std::{
 use futures_util::future::join_all;
 use tokio::{sync::Notify, time::timeout};
 
-use self::{teller::Teller, view::View};
+use self::{poller::SlotMapPoller, slot_map::SlotMap};
 use super::{
     breaker::State,
     connection::{Link, Setup},
     failure::Failure,
     master::Master,
-    slots::Owned,
+    slots::SlotRanges,
 };
 use crate::config::NodeAddress;
 
@@ -41,7 +41,7 @@ pub(super) struct Cluster {
 /// Where the slots are, and how to reach them.
 #[derive(Default)]
 struct Map {
-    view: View,
+    view: SlotMap,
     /// Those with slots, and those named by redirects.
     masters: BTreeMap<NodeAddress, Arc<Master>>,
 }
@@ -56,7 +56,7 @@ impl Cluster {
             named: Mutex::default(),
             refresh_now: Arc::new(Notify::new()),
         });
-        let mut teller = Teller::default();
+        let mut teller = SlotMapPoller::default();
         // Not found in time: found later.
         let _ = timeout(setup.connect_limit * 2, cluster.refresh(&mut teller)).await;
         setup.runtime.spawn(teller.keep(Arc::downgrade(&cluster)));
@@ -102,7 +102,7 @@ impl Cluster {
     }
 
     /// Asks for the slots and takes over what is new. False: nobody tells.
-    async fn refresh(&self, teller: &mut Teller) -> bool {
+    async fn refresh(&self, teller: &mut SlotMapPoller) -> bool {
         let old = self.map();
         let Some(view) = teller.view(self, &old).await else { return false };
         let now = self.setup.clock.monotonic();
@@ -118,7 +118,7 @@ impl Cluster {
         }
         let (mut masters, mut fresh) = (BTreeMap::new(), Vec::new());
         for address in wanted {
-            let slots = Owned::Slots(owned.get(address).cloned().unwrap_or_default());
+            let slots = SlotRanges::Slots(owned.get(address).cloned().unwrap_or_default());
             let master = match old.masters.get(address) {
                 Some(known) => {
                     known.own(slots);

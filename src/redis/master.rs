@@ -11,11 +11,11 @@ use tokio::{sync::watch, time::timeout};
 
 use super::{
     breaker::{Breaker, State},
-    call::Call,
+    call::{Call, Lane},
     connection::{Link, Setup},
     failure::Failure,
     probe::Probe,
-    slots::Owned,
+    slots::SlotRanges,
 };
 use crate::config::NodeAddress;
 
@@ -23,14 +23,14 @@ use crate::config::NodeAddress;
 pub struct Master {
     /// None: it is not known yet where it is.
     link: watch::Sender<Option<Arc<Link>>>,
-    owned: RwLock<Owned>,
+    owned: RwLock<SlotRanges>,
     breaker: Arc<Breaker>,
     setup: Arc<Setup>,
 }
 
 impl Master {
     /// Starts to look after a master that `owned` belongs to, over this link, or none until [`Self::move_to`].
-    pub(super) fn start(setup: &Arc<Setup>, link: Option<Link>, owned: Owned) -> Arc<Self> {
+    pub(super) fn start(setup: &Arc<Setup>, link: Option<Link>, owned: SlotRanges) -> Arc<Self> {
         let master = Arc::new(Self {
             link: watch::Sender::new(link.map(Arc::new)),
             owned: RwLock::new(owned),
@@ -103,30 +103,43 @@ impl Master {
     }
 
     /// What belongs to it.
-    pub(super) fn owned(&self) -> Owned {
+    pub(super) fn owned(&self) -> SlotRanges {
         self.owned.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Other slots belong to it from now on. One that had none, and takes over from another, may not have the other's
     /// last writes.
-    pub(super) fn own(&self, owned: Owned) {
+    pub(super) fn own(&self, owned: SlotRanges) {
         let before = std::mem::replace(&mut *self.owned.write().unwrap_or_else(PoisonError::into_inner), owned.clone());
         if before.is_nothing() && !owned.is_nothing() {
             self.breaker.note_lost();
         }
     }
 
-    /// Makes a call on the hot connection. Answers the reply, and when it was asked for on
-    /// [`crate::clock::StoreClock::monotonic`]; `made` learns how long it took, if it was made at all.
+    /// Makes a call within `limit`. Answers the reply, and when it was asked for on
+    /// [`crate::clock::StoreClock::monotonic`]. `asking`: the slot is only on its way to this master.
     ///
     /// # Errors
-    /// [`Failure`], of which the breaker has learnt.
-    pub(super) async fn hot<T: FromRedisValue>(
+    /// [`Failure`], of which the breaker has learnt unless the call went [`Lane::Aside`].
+    pub(super) async fn call<T: FromRedisValue + Send + 'static>(
+        self: &Arc<Self>,
+        lane: Lane,
+        call: &Arc<Call>,
+        asking: bool,
+        limit: Duration,
+    ) -> Result<(T, Duration), Failure> {
+        match lane {
+            Lane::Hot => self.hot(call, asking, limit).await,
+            Lane::Pooled { quiet } => self.pooled(call, asking, limit, quiet).await,
+            Lane::Aside { .. } => self.aside(call, asking, limit).await,
+        }
+    }
+
+    async fn hot<T: FromRedisValue>(
         &self,
         call: &Call,
         asking: bool,
         limit: Duration,
-        made: impl FnOnce(Duration),
     ) -> Result<(T, Duration), Failure> {
         self.breaker.check()?;
         let link = self.link()?;
@@ -137,7 +150,6 @@ impl Master {
             Ok(Err(error)) => Err(Failure::of(&error)),
             Err(_) => Err(Failure::TimedOut),
         };
-        made(self.setup.clock.monotonic().saturating_sub(asked));
         if !matches!(result, Err(Failure::TimedOut | Failure::Away(_))) {
             self.breaker.answered();
         }
@@ -153,14 +165,10 @@ impl Master {
         })
     }
 
-    /// Makes a call on a connection of the pool. It is given back at once and shared: calls on it are pipelined, so
-    /// many targets do not wait for few connections, and waiting for one says nothing about Redis. Not made where the
-    /// master was lost less than `quiet` ago: judged over the very connection that it would go, so that it cannot begin
-    /// at one server and go to the next.
-    ///
-    /// # Errors
-    /// As [`Self::hot`]; [`Failure::JustLost`].
-    pub(super) async fn pooled<T: FromRedisValue + Send + 'static>(
+    /// The connection is given back at once and shared: calls on it are pipelined, so many targets do not wait for few
+    /// connections, and waiting for one says nothing about Redis. `quiet` is judged over the very connection that the call
+    /// would take, so that it cannot begin at one server and go to the next.
+    async fn pooled<T: FromRedisValue + Send + 'static>(
         self: &Arc<Self>,
         call: &Arc<Call>,
         asking: bool,
@@ -195,17 +203,14 @@ impl Master {
         .await
     }
 
-    /// Makes a call that has nothing to do with the queue, all within `limit`: the breaker neither stops it nor learns of
-    /// it. Where Redis refuses it, the probe finds out at once whether it takes writes.
-    ///
-    /// # Errors
-    /// [`Failure`].
-    pub(super) async fn aside<T: FromRedisValue + Send + 'static>(
+    /// Where Redis refuses the call, the probe finds out at once whether it takes writes.
+    async fn aside<T: FromRedisValue + Send + 'static>(
         &self,
         call: &Arc<Call>,
         asking: bool,
         limit: Duration,
-    ) -> Result<T, Failure> {
+    ) -> Result<(T, Duration), Failure> {
+        let asked = self.setup.clock.monotonic();
         let (call, link) = (call.clone(), self.link()?);
         self.on_runtime(async move {
             let made = timeout(limit, async {
@@ -217,7 +222,7 @@ impl Master {
                 drop(shared);
                 call.make(&mut connection, asking).await.map_err(|error| Failure::of(&error))
             });
-            made.await.unwrap_or(Err(Failure::TimedOut))
+            made.await.unwrap_or(Err(Failure::TimedOut)).map(|reply| (reply, asked))
         })
         .await
         .inspect_err(|failure| {

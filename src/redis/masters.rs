@@ -13,14 +13,14 @@ use tokio::{runtime::Handle, time::timeout};
 use self::route::Route;
 use super::{
     breaker::State,
-    call::Call,
+    call::{Call, Lane},
     cluster::Cluster,
     connection::{BadUrl, Link, Setup},
     failure::Failure,
     master::Master,
     scripts::Script,
     sentinel::Sentinels,
-    slots::{Owned, slot_of},
+    slots::{SlotRanges, slot_of},
 };
 use crate::{
     clock::StoreClock,
@@ -49,13 +49,13 @@ impl Masters {
         let setup = Arc::new(Setup::new(config, clock, metrics)?);
         let (kind, found) = match config.mode {
             RedisMode::Standalone => {
-                let master = Master::start(&setup, Some(Link::new(&setup, None)?), Owned::All);
+                let master = Master::start(&setup, Some(Link::new(&setup, None)?), SlotRanges::All);
                 let answers = answers(&setup, &master).await;
                 (Kind::One(master), answers)
             }
             RedisMode::Sentinel => {
                 let sentinels = Sentinels::of(config)?;
-                let master = Master::start(&setup, None, Owned::All);
+                let master = Master::start(&setup, None, SlotRanges::All);
                 setup.runtime.spawn(sentinels.keep(Arc::downgrade(&master)));
                 let answers = answers(&setup, &master).await;
                 (Kind::One(master), answers)
@@ -138,91 +138,64 @@ impl Masters {
         let call = Arc::new(call);
         let mut replies = Vec::new();
         for master in self.all() {
-            replies.extend(master.aside(&call, false, self.setup.connect_limit).await.ok());
+            let limit = self.setup.connect_limit;
+            let reply = master.call(Lane::Aside { limit }, &call, false, limit).await;
+            replies.extend(reply.ok().map(|(reply, _)| reply));
         }
         replies
     }
 
-    /// Runs a script on the hot connection. `people` share the call. Answers the reply, and when it was asked for on
+    /// Runs a script that so many `people` share. Answers the reply, and when it was asked for on
     /// [`StoreClock::monotonic`].
     ///
     /// # Errors
-    /// [`Failure`], of which the breaker has learnt.
-    pub async fn run_hot<K: AsRef<str>>(
+    /// [`Failure`].
+    pub async fn run<K: AsRef<str>>(
         &self,
+        lane: Lane,
         script: &'static Script,
         keys: &[K],
         args: &[String],
         people: usize,
     ) -> Result<(Vec<i64>, Duration), Failure> {
-        let call = script.call(keys, args);
-        let mut route = Route::new(self, first(keys), self.setup.call_limit)?;
-        loop {
-            let ran = |took| self.setup.metrics.script_ran(script.name(), people, took);
-            let result = route.master.hot(&call, route.asking, route.left(), ran).await;
-            if !route.goes_on(&result).await {
-                return route.settled(result);
-            }
+        let began = self.setup.clock.monotonic();
+        let key = keys.first().map_or("", AsRef::as_ref);
+        let result = self.call(lane, key, script.call(keys, args)).await;
+        if !matches!(result, Err(Failure::Away(_) | Failure::JustLost(_))) {
+            let asked = result.as_ref().map_or(began, |(_, asked)| *asked);
+            let took = self.setup.clock.monotonic().saturating_sub(asked);
+            self.setup.metrics.script_ran(script.name(), people, took);
         }
+        result
     }
 
-    /// Runs a script on a connection of the pool, not before the master's last loss is `quiet` ago. Otherwise as
-    /// [`Self::run_hot`].
-    ///
-    /// # Errors
-    /// As [`Self::run_hot`]; [`Failure::JustLost`].
-    pub async fn run_pooled<K: AsRef<str>>(
-        &self,
-        script: &'static Script,
-        keys: &[K],
-        args: &[String],
-        quiet: Duration,
-    ) -> Result<(Vec<i64>, Duration), Failure> {
-        let (reply, asked) = self.timed(first(keys), script.call(keys, args), quiet).await?;
-        let (metrics, now) = (&self.setup.metrics, self.setup.clock.monotonic());
-        metrics.script_ran(script.name(), 1, now.saturating_sub(asked));
-        Ok((reply, asked))
-    }
-
-    /// Makes a call at the master that has this key, over its pool.
-    ///
-    /// # Errors
-    /// As [`Self::run_hot`].
-    pub async fn pooled<T: FromRedisValue + Send + 'static>(&self, key: &str, call: Call) -> Result<T, Failure> {
-        self.timed(key, call, Duration::ZERO).await.map(|(reply, _)| reply)
-    }
-
-    async fn timed<T: FromRedisValue + Send + 'static>(
-        &self,
-        key: &str,
-        call: Call,
-        quiet: Duration,
-    ) -> Result<(T, Duration), Failure> {
-        let call = Arc::new(call);
-        let mut route = Route::new(self, key, self.setup.call_limit)?;
-        loop {
-            let result = route.master.pooled(&call, route.asking, route.left(), quiet).await;
-            if !route.goes_on(&result).await {
-                return route.settled(result);
-            }
-        }
-    }
-
-    /// Makes a call that has nothing to do with the queue at the master that has this key, all within `limit`: its
-    /// breaker neither stops the call nor learns of it.
+    /// Makes a call at the master that has this key.
     ///
     /// # Errors
     /// [`Failure`].
-    pub async fn aside<T: FromRedisValue + Send + 'static>(
+    pub async fn ask<T: FromRedisValue + Send + 'static>(
         &self,
+        lane: Lane,
         key: &str,
         call: Call,
-        limit: Duration,
     ) -> Result<T, Failure> {
+        self.call(lane, key, call).await.map(|(reply, _)| reply)
+    }
+
+    async fn call<T: FromRedisValue + Send + 'static>(
+        &self,
+        lane: Lane,
+        key: &str,
+        call: Call,
+    ) -> Result<(T, Duration), Failure> {
+        let limit = match lane {
+            Lane::Hot | Lane::Pooled { .. } => self.setup.call_limit,
+            Lane::Aside { limit } => limit,
+        };
         let call = Arc::new(call);
         let mut route = Route::new(self, key, limit)?;
         loop {
-            let result = route.master.aside(&call, route.asking, route.left()).await;
+            let result = route.master.call(lane, &call, route.asking, route.left()).await;
             if !route.goes_on(&result).await {
                 return route.settled(result);
             }
@@ -247,8 +220,4 @@ impl std::fmt::Debug for Masters {
 
 async fn answers(setup: &Setup, master: &Master) -> bool {
     timeout(setup.connect_limit, master.breaker().reached(State::Closed)).await.is_ok()
-}
-
-fn first<K: AsRef<str>>(keys: &[K]) -> &str {
-    keys.first().map_or("", AsRef::as_ref)
 }

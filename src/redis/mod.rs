@@ -1,9 +1,8 @@
-//! How Redis is spoken to: keys, scripts, group commit, masters and who they are, connections, the breaker.
+//! How Redis is spoken to: keys, scripts, masters and who they are, connections, the circuit breaker.
 //!
 //! Here: everything that would be the same for any use of Redis by a waiting room. Not here: what a reply means
 //! (see [`crate::store::redis`]), what happens to people while Redis is away (see [`crate::service`]).
 
-pub mod batch;
 pub mod breaker;
 mod call;
 mod cluster;
@@ -23,7 +22,7 @@ mod test_process;
 pub(crate) mod test_server;
 mod tls;
 
-pub use call::Call;
+pub use call::{Call, Lane};
 pub use failure::{Failure, Moving};
 pub use master::Master;
 pub use masters::Masters;

@@ -20,7 +20,7 @@ use super::{
     failure::Failure,
     keys,
     master::Master,
-    slots::Owned,
+    slots::SlotRanges,
 };
 
 /// How long a probe's write may take.
@@ -84,7 +84,7 @@ impl Probe {
         let took = match written {
             Ok(took) => took,
             // It answers, but has nothing of its own to write to: no news of whether it takes writes.
-            Err(Failure::Moving(_)) if matches!(master.owned(), Owned::Slots(_)) => return,
+            Err(Failure::Moving(_)) if matches!(master.owned(), SlotRanges::Slots(_)) => return,
             Err(Failure::Moving(_)) => return self.breaker.open("this redis is a node of a cluster: set redis.mode"),
             Err(_) if !master.is_current(&current) => return,
             Err(failure) => {

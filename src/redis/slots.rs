@@ -15,14 +15,14 @@ pub(super) fn slot_of(key: &str) -> u16 {
 
 /// What belongs to a master.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Owned {
+pub(super) enum SlotRanges {
     /// Every key: there is no Cluster.
     All,
     /// The keys in these slots, first and last of each range.
     Slots(Vec<(u16, u16)>),
 }
 
-impl Owned {
+impl SlotRanges {
     /// A master that slots are only on their way to.
     pub(super) fn is_nothing(&self) -> bool {
         matches!(self, Self::Slots(ranges) if ranges.is_empty())
@@ -68,11 +68,11 @@ mod tests {
 
     #[test]
     fn a_tag_leads_into_a_slot_that_belongs_to_the_master() {
-        let owned = Owned::Slots(vec![(5, 5), (16_382, 16_383)]);
+        let owned = SlotRanges::Slots(vec![(5, 5), (16_382, 16_383)]);
         for _ in 0..10 {
             let slot = slot_of(&format!("queue:probe:{}:x", owned.a_tag().unwrap()));
             assert!([5, 16_382, 16_383].contains(&slot), "{slot}");
         }
-        assert_eq!((Owned::All.a_tag(), Owned::Slots(Vec::new()).a_tag()), (None, None));
+        assert_eq!((SlotRanges::All.a_tag(), SlotRanges::Slots(Vec::new()).a_tag()), (None, None));
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use futures_util::{StreamExt, stream};
 
-use super::{VirtualQueueService, let_through::Taken};
+use super::{VirtualQueueService, outage_admissions::Taken};
 use crate::{
     domain::QueueTarget,
     store::{MOST_ADOPTED_A_CALL, StoreError},
@@ -65,12 +65,12 @@ impl VirtualQueueService {
 
     /// Lets the store take over whom this replica let through without it.
     pub(super) async fn hand_over_let_through(&self) {
-        self.forget_ended_doors();
+        self.forget_ended_targets();
         // Known without asking: then nothing need be taken out and put back.
-        let targets = self.outage.let_through.targets(|target| !self.parts.store.is_away(target));
+        let targets = self.outage.outage_admissions.targets(|target| !self.parts.store.is_away(target));
         let outcomes: Vec<(QueueTarget, usize, Option<StoreError>)> = stream::iter(targets)
             .map(async |target| {
-                let mut taken = self.outage.let_through.take(target);
+                let mut taken = self.outage.outage_admissions.take(target);
                 let everybody = taken.count();
                 let failed = self.adopt(&mut taken).await.err();
                 (target, everybody - taken.count(), failed)

@@ -5,19 +5,19 @@
 
 mod active;
 mod direct;
+mod enter;
 mod hand_over;
-mod let_through;
 mod outage;
-mod room;
+mod outage_admissions;
 mod throttle;
 
 use std::{sync::Arc, time::Duration};
 
 pub use active::ActiveTargets;
 use direct::DirectCounts;
+use enter::Entered;
 use hand_over::HandOver;
 use outage::Outage;
-use room::Entered;
 
 use crate::{
     clock::StoreClock,
@@ -132,7 +132,7 @@ impl VirtualQueueService {
             return self.without_queue(Operation::Enter, target, user);
         }
         match self.enter_in_time(target, user).await {
-            Ok(Entered::Place(place)) => Ok(self.told(target, user, place)),
+            Ok(Entered::Place(place)) => Ok(self.answer_for(target, user, place)),
             // Spread out, so that those turned away do not come back together.
             Ok(Entered::Full) => Err(QueueError::Full { retry_after_seconds: rand::random_range(3..=8) }),
             Ok(Entered::NoRoom) => Err(QueueError::TooManyTargets { retry_after_seconds: 30 }),
@@ -149,7 +149,7 @@ impl VirtualQueueService {
             return self.without_queue(Operation::Status, target, user);
         }
         match self.parts.store.status(target, user).await {
-            Ok(Some(place)) => Ok(self.told(target, user, place)),
+            Ok(Some(place)) => Ok(self.answer_for(target, user, place)),
             Ok(None) => Err(QueueError::NotInQueue),
             Err(error) => self.without_store(Operation::Status, target, user, &error),
         }
@@ -159,7 +159,7 @@ impl VirtualQueueService {
     pub async fn leave(&self, target: QueueTarget, user: UserId) -> Result<Left, QueueError> {
         match self.parts.store.leave(target, user).await {
             Ok(_) => {
-                self.outage.let_through.forget(target, user);
+                self.outage.outage_admissions.forget(target, user);
                 Ok(Left { degraded: false })
             }
             Err(error) => {
@@ -190,10 +190,10 @@ impl VirtualQueueService {
         &self.active
     }
 
-    fn told(&self, target: QueueTarget, user: UserId, place: Place) -> Answer {
+    fn answer_for(&self, target: QueueTarget, user: UserId, place: Place) -> Answer {
         match place {
             Place::Waiting(position) => {
-                self.outage.saw(target, &position);
+                self.outage.record_pacing(target, &position);
                 Answer {
                     poll_after_seconds: Some(position.poll_after_seconds(self.heartbeat_timeout, rand::random())),
                     paused: position.paused,

@@ -10,7 +10,7 @@ use crate::{
     domain::QueueTargetType,
     flags::Reach,
     store::{
-        Claim, QueueRules, Settlement,
+        Claim, PassStore, PumpStore, QueueRules, QueueStore, Settlement,
         embedded::EmbeddedStore,
         faulty::{FaultyStore, Mood},
     },
@@ -20,7 +20,7 @@ use crate::{
 const START: u64 = 1_790_000_000_000;
 
 /// A queue of two at most, one a tick, with a clock that stands still.
-struct World {
+struct ServiceFixture {
     machine: Arc<FakeClock>,
     clock: StoreClock,
     store: Arc<FaultyStore>,
@@ -59,7 +59,7 @@ fn user(id: u64) -> UserId {
     UserId::try_from(id).unwrap()
 }
 
-impl World {
+impl ServiceFixture {
     fn new() -> Self {
         Self::with(|_| {})
     }
@@ -144,201 +144,201 @@ fn told(answer: &Result<Answer, QueueError>) -> String {
 
 /// Runs each row of the table on a world of its own.
 macro_rules! rows {
-    ($($name:ident: |$world:ident| { $($row:tt)* })*) => {$(
+    ($($name:ident: |$fixture:ident| { $($row:tt)* })*) => {$(
         #[actix_rt::test]
         async fn $name() {
-            let $world = World::new();
+            let $fixture = ServiceFixture::new();
             $($row)*
-            $world.books_balance().await;
+            $fixture.books_balance().await;
         }
     )*};
 }
 
 rows! {
-    nobody_who_enters_with_the_flag_on_waits_under_a_fixed_number: |world| {
-        assert_eq!(world.enter(7).await, "WAITING 1");
-        assert_eq!(world.enter(8).await, "WAITING 2");
+    nobody_who_enters_with_the_flag_on_waits_under_a_fixed_number: |fixture| {
+        assert_eq!(fixture.enter(7).await, "WAITING 1");
+        assert_eq!(fixture.enter(8).await, "WAITING 2");
     }
 
-    nobody_who_enters_a_full_queue_is_turned_away: |world| {
-        world.enter(7).await;
-        world.enter(8).await;
-        assert_eq!(world.enter(9).await, "QUEUE_FULL");
-        assert_eq!(world.enter(7).await, "WAITING 1", "never somebody who is in");
+    nobody_who_enters_a_full_queue_is_turned_away: |fixture| {
+        fixture.enter(7).await;
+        fixture.enter(8).await;
+        assert_eq!(fixture.enter(9).await, "QUEUE_FULL");
+        assert_eq!(fixture.enter(7).await, "WAITING 1", "never somebody who is in");
     }
 
-    nobody_who_enters_with_the_flag_off_goes_straight_through: |world| {
-        world.flag.0.store(false, Ordering::SeqCst);
-        world.store.be(Mood::Panic);
-        assert_eq!(world.enter(7).await, "DIRECT_ADMITTED");
-        assert_eq!(world.poll(8).await, "DIRECT_ADMITTED");
-        world.store.be(Mood::Answer);
+    nobody_who_enters_with_the_flag_off_goes_straight_through: |fixture| {
+        fixture.flag.0.store(false, Ordering::SeqCst);
+        fixture.store.be(Mood::Panic);
+        assert_eq!(fixture.enter(7).await, "DIRECT_ADMITTED");
+        assert_eq!(fixture.poll(8).await, "DIRECT_ADMITTED");
+        fixture.store.be(Mood::Answer);
     }
 
-    waiting_and_entering_again_keeps_the_number: |world| {
-        world.enter(7).await;
-        assert_eq!(world.enter(7).await, "WAITING 1");
-        assert_eq!(world.enter(8).await, "WAITING 2", "and no number is wasted");
+    waiting_and_entering_again_keeps_the_number: |fixture| {
+        fixture.enter(7).await;
+        assert_eq!(fixture.enter(7).await, "WAITING 1");
+        assert_eq!(fixture.enter(8).await, "WAITING 2", "and no number is wasted");
     }
 
-    waiting_and_polling_when_the_mark_has_come_is_admitted_and_leaves_the_queue: |world| {
-        world.enter(7).await;
-        world.pass_time(2);
-        world.tick().await;
-        assert_eq!(world.poll(7).await, "ADMITTED");
-        assert_eq!(world.store.stats(drop_42()).await.unwrap().waiting, 0);
-        assert_eq!(world.pass_of(7).await, world.pass_of(7).await, "the same pass, byte for byte");
-        assert_eq!(world.enter(7).await, "ADMITTED", "entering is as good as polling");
+    waiting_and_polling_when_the_mark_has_come_is_admitted_and_leaves_the_queue: |fixture| {
+        fixture.enter(7).await;
+        fixture.pass_time(2);
+        fixture.tick().await;
+        assert_eq!(fixture.poll(7).await, "ADMITTED");
+        assert_eq!(fixture.store.stats(drop_42()).await.unwrap().waiting, 0);
+        assert_eq!(fixture.pass_of(7).await, fixture.pass_of(7).await, "the same pass, byte for byte");
+        assert_eq!(fixture.enter(7).await, "ADMITTED", "entering is as good as polling");
     }
 
-    waiting_and_polling_before_the_mark_goes_on_waiting: |world| {
-        world.enter(7).await;
-        world.enter(8).await;
-        world.pass_time(2);
-        world.tick().await;
-        assert_eq!(world.poll(8).await, "WAITING 2");
-        world.service.leave(drop_42(), user(7)).await.unwrap();
-        assert_eq!(world.poll(8).await, "WAITING 2", "somebody leaving lets nobody in before the next tick");
+    waiting_and_polling_before_the_mark_goes_on_waiting: |fixture| {
+        fixture.enter(7).await;
+        fixture.enter(8).await;
+        fixture.pass_time(2);
+        fixture.tick().await;
+        assert_eq!(fixture.poll(8).await, "WAITING 2");
+        fixture.service.leave(drop_42(), user(7)).await.unwrap();
+        assert_eq!(fixture.poll(8).await, "WAITING 2", "somebody leaving lets nobody in before the next tick");
     }
 
-    waiting_and_silent_for_a_minute_is_evicted: |world| {
-        world.enter(7).await;
+    waiting_and_silent_for_a_minute_is_evicted: |fixture| {
+        fixture.enter(7).await;
         // The timeout of 60 s, its slack of 10 s, and a tick.
         for _ in 0..36 {
-            world.pass_time(2);
-            world.store.sweep_stale(drop_42(), 0).await.unwrap();
+            fixture.pass_time(2);
+            fixture.store.sweep_stale(drop_42(), 0).await.unwrap();
         }
-        assert_eq!(world.poll(7).await, "NotInQueue");
-        assert_eq!(world.enter(7).await, "WAITING 2", "back, at the end");
+        assert_eq!(fixture.poll(7).await, "NotInQueue");
+        assert_eq!(fixture.enter(7).await, "WAITING 2", "back, at the end");
     }
 
-    admitted_and_buying_is_over: |world| {
-        world.enter(7).await;
-        world.pass_time(2);
-        world.tick().await;
-        let pass = world.pass_of(7).await;
-        assert_eq!(world.buy(7, &pass).await, "bought");
-        assert_eq!(world.buy(7, &pass).await, "refused: Spent");
-        assert_eq!(world.poll(7).await, "NotInQueue");
-        assert_eq!(world.enter(7).await, "WAITING 2", "again, at the end");
+    admitted_and_buying_is_over: |fixture| {
+        fixture.enter(7).await;
+        fixture.pass_time(2);
+        fixture.tick().await;
+        let pass = fixture.pass_of(7).await;
+        assert_eq!(fixture.buy(7, &pass).await, "bought");
+        assert_eq!(fixture.buy(7, &pass).await, "refused: Spent");
+        assert_eq!(fixture.poll(7).await, "NotInQueue");
+        assert_eq!(fixture.enter(7).await, "WAITING 2", "again, at the end");
     }
 
-    admitted_and_five_minutes_later_is_expired: |world| {
-        world.enter(7).await;
-        world.pass_time(2);
-        world.tick().await;
-        let pass = world.pass_of(7).await;
-        world.pass_time(299);
-        assert_eq!(world.poll(7).await, "ADMITTED");
-        world.pass_time(1);
-        assert_eq!(world.buy(7, &pass).await, format!("refused: {}", PassRefusal::Expired));
-        assert_eq!(world.enter(7).await, "WAITING 2");
+    admitted_and_five_minutes_later_is_expired: |fixture| {
+        fixture.enter(7).await;
+        fixture.pass_time(2);
+        fixture.tick().await;
+        let pass = fixture.pass_of(7).await;
+        fixture.pass_time(299);
+        assert_eq!(fixture.poll(7).await, "ADMITTED");
+        fixture.pass_time(1);
+        assert_eq!(fixture.buy(7, &pass).await, format!("refused: {}", PassRefusal::Expired));
+        assert_eq!(fixture.enter(7).await, "WAITING 2");
     }
 
-    buying_without_a_genuine_pass_is_refused: |world| {
-        assert_eq!(world.buy(7, "").await, format!("refused: {}", PassRefusal::Malformed));
+    buying_without_a_genuine_pass_is_refused: |fixture| {
+        assert_eq!(fixture.buy(7, "").await, format!("refused: {}", PassRefusal::Malformed));
         let others = Keyring::random().mint(drop_42(), user(7), START / 1000 + 300);
-        assert_eq!(world.buy(7, others.raw()).await, format!("refused: {}", PassRefusal::Forged));
+        assert_eq!(fixture.buy(7, others.raw()).await, format!("refused: {}", PassRefusal::Forged));
     }
 
-    off_and_on_again_within_a_minute_loses_nobodys_place: |world| {
-        world.enter(7).await;
-        world.enter(8).await;
-        world.flag.0.store(false, Ordering::SeqCst);
-        world.pass_time(50);
-        assert_eq!(world.poll(8).await, "DIRECT_ADMITTED", "released on the next poll");
-        world.flag.0.store(true, Ordering::SeqCst);
-        assert_eq!(world.poll(7).await, "WAITING 1");
-        world.service.hand_over().await;
-        assert_eq!(world.store.stats(drop_42()).await.unwrap().direct, 1);
+    off_and_on_again_within_a_minute_loses_nobodys_place: |fixture| {
+        fixture.enter(7).await;
+        fixture.enter(8).await;
+        fixture.flag.0.store(false, Ordering::SeqCst);
+        fixture.pass_time(50);
+        assert_eq!(fixture.poll(8).await, "DIRECT_ADMITTED", "released on the next poll");
+        fixture.flag.0.store(true, Ordering::SeqCst);
+        assert_eq!(fixture.poll(7).await, "WAITING 1");
+        fixture.service.hand_over().await;
+        assert_eq!(fixture.store.stats(drop_42()).await.unwrap().direct, 1);
     }
 
-    where_nobody_knows_whether_it_is_on_people_go_through_as_in_an_outage: |world| {
-        world.enter(7).await;
-        world.flag.0.store(false, Ordering::SeqCst);
-        world.flag.1.store(false, Ordering::SeqCst);
-        let calls = world.store.calls();
+    where_nobody_knows_whether_it_is_on_people_go_through_as_in_an_outage: |fixture| {
+        fixture.enter(7).await;
+        fixture.flag.0.store(false, Ordering::SeqCst);
+        fixture.flag.1.store(false, Ordering::SeqCst);
+        let calls = fixture.store.calls();
         for answer in [
-            world.service.enter(drop_42(), user(8)).await.unwrap(),
-            world.service.status(drop_42(), user(7)).await.unwrap(),
+            fixture.service.enter(drop_42(), user(8)).await.unwrap(),
+            fixture.service.status(drop_42(), user(7)).await.unwrap(),
         ] {
             assert!(answer.degraded);
             assert!(matches!(answer.status, QueueStatus::DirectAdmitted(_)), "{answer:?}");
         }
-        assert_eq!(world.store.calls(), calls, "no store is asked");
-        let text = world.metrics.render();
+        assert_eq!(fixture.store.calls(), calls, "no store is asked");
+        let text = fixture.metrics.render();
         for operation in ["enter", "status"] {
             let line = format!(r#"virtual_queue_redis_degraded_total{{operation="{operation}"}} 1"#);
             assert!(text.contains(&line), "{line} in {text}");
         }
-        let pass = world.pass_of(7).await;
-        world.service.hand_over().await;
-        world.flag.0.store(true, Ordering::SeqCst);
-        world.flag.1.store(true, Ordering::SeqCst);
-        assert_eq!(world.pass_of(7).await, pass, "it was on: they have had their turn, and keep no place beside it");
-        assert_eq!(world.store.stats(drop_42()).await.unwrap().waiting, 0);
+        let pass = fixture.pass_of(7).await;
+        fixture.service.hand_over().await;
+        fixture.flag.0.store(true, Ordering::SeqCst);
+        fixture.flag.1.store(true, Ordering::SeqCst);
+        assert_eq!(fixture.pass_of(7).await, pass, "it was on: they have had their turn, and keep no place beside it");
+        assert_eq!(fixture.store.stats(drop_42()).await.unwrap().waiting, 0);
     }
 
-    the_store_being_away_holds_nobody_up: |world| {
-        world.enter(7).await;
-        world.store.be(Mood::Fail(StoreError::Unavailable("refused".to_owned())));
+    the_store_being_away_holds_nobody_up: |fixture| {
+        fixture.enter(7).await;
+        fixture.store.be(Mood::Fail(StoreError::Unavailable("refused".to_owned())));
         for answer in [
-            world.service.enter(drop_42(), user(8)).await.unwrap(),
-            world.service.status(drop_42(), user(7)).await.unwrap(),
+            fixture.service.enter(drop_42(), user(8)).await.unwrap(),
+            fixture.service.status(drop_42(), user(7)).await.unwrap(),
         ] {
             assert!(answer.degraded);
             assert!(matches!(answer.status, QueueStatus::DirectAdmitted(_)), "{answer:?}");
         }
-        assert!(world.service.is_degraded());
-        assert!(world.service.leave(drop_42(), user(7)).await.unwrap().degraded);
-        assert!(matches!(world.service.stats(drop_42()).await, Err(QueueError::StoreUnavailable { .. })));
-        let text = world.metrics.render();
+        assert!(fixture.service.is_degraded());
+        assert!(fixture.service.leave(drop_42(), user(7)).await.unwrap().degraded);
+        assert!(matches!(fixture.service.stats(drop_42()).await, Err(QueueError::StoreUnavailable { .. })));
+        let text = fixture.metrics.render();
         for operation in ["enter", "status", "leave", "stats"] {
             let line = format!(r#"virtual_queue_redis_degraded_total{{operation="{operation}"}} 1"#);
             assert!(text.contains(&line), "{line} in {text}");
         }
-        let pass = world.pass_of(7).await;
-        world.store.be(Mood::Answer);
-        assert_eq!(world.buy(7, &pass).await, "bought", "a direct pass is a pass");
-        assert_eq!(world.buy(7, &pass).await, "refused: Spent", "for one purchase");
+        let pass = fixture.pass_of(7).await;
+        fixture.store.be(Mood::Answer);
+        assert_eq!(fixture.buy(7, &pass).await, "bought", "a direct pass is a pass");
+        assert_eq!(fixture.buy(7, &pass).await, "refused: Spent", "for one purchase");
     }
 
-    a_store_that_is_merely_slow_opens_no_doors: |world| {
-        world.enter(7).await;
-        world.store.be(Mood::Fail(StoreError::TimedOut));
+    a_store_that_is_merely_slow_opens_no_doors: |fixture| {
+        fixture.enter(7).await;
+        fixture.store.be(Mood::Fail(StoreError::TimedOut));
         for answer in [
-            world.service.enter(drop_42(), user(8)).await.unwrap(),
-            world.service.status(drop_42(), user(7)).await.unwrap(),
+            fixture.service.enter(drop_42(), user(8)).await.unwrap(),
+            fixture.service.status(drop_42(), user(7)).await.unwrap(),
         ] {
             assert_eq!(
                 answer,
                 Answer { status: QueueStatus::WaitingUnknown, poll_after_seconds: Some(1), paused: false, degraded: true }
             );
         }
-        world.store.be(Mood::Answer);
-        assert_eq!(world.poll(7).await, "WAITING 1");
+        fixture.store.be(Mood::Answer);
+        assert_eq!(fixture.poll(7).await, "WAITING 1");
     }
 
-    a_fourth_target_finds_no_room_and_those_there_are_unharmed: |world| {
+    a_fourth_target_finds_no_room_and_those_there_are_unharmed: |fixture| {
         for id in 1..=3 {
             let target = QueueTarget::new(QueueTargetType::TicketingEvent, id).unwrap();
-            assert_eq!(told(&world.service.enter(target, user(7)).await), "WAITING 1");
+            assert_eq!(told(&fixture.service.enter(target, user(7)).await), "WAITING 1");
         }
-        assert_eq!(world.enter(7).await, "TooManyTargets { retry_after_seconds: 30 }");
+        assert_eq!(fixture.enter(7).await, "TooManyTargets { retry_after_seconds: 30 }");
         let first = QueueTarget::new(QueueTargetType::TicketingEvent, 1).unwrap();
-        assert_eq!(told(&world.service.enter(first, user(8)).await), "WAITING 2");
+        assert_eq!(told(&fixture.service.enter(first, user(8)).await), "WAITING 2");
     }
 }
 
 #[actix_rt::test]
 async fn direct_passes_for_made_up_targets_make_no_series() {
-    let world = World::new();
-    world.flag.0.store(false, Ordering::SeqCst);
+    let fixture = ServiceFixture::new();
+    fixture.flag.0.store(false, Ordering::SeqCst);
     for id in 1..=500 {
         let target = QueueTarget::new(QueueTargetType::LimitedDrop, id).unwrap();
-        world.service.enter(target, user(7)).await.unwrap();
+        fixture.service.enter(target, user(7)).await.unwrap();
     }
-    let text = world.metrics.render();
+    let text = fixture.metrics.render();
     assert!(text.contains(r#"virtual_queue_tokens_total{event="direct",target="other"} 500"#), "{text}");
     assert!(!text.contains("LIMITED_DROP"), "{text}");
 }

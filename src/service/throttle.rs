@@ -12,17 +12,17 @@ use std::{
 
 use crate::domain::{Pacing, QueuePosition, QueueTarget};
 
-/// The doors of one replica.
+/// The targets of one replica.
 #[derive(Debug)]
 pub(super) struct Throttle {
     replicas: u64,
     configured: Pacing,
-    doors: Mutex<HashMap<QueueTarget, Door>>,
+    targets: Mutex<HashMap<QueueTarget, TargetThrottle>>,
 }
 
-/// One target's door.
+/// One target's throttle.
 #[derive(Debug, Default)]
-struct Door {
+struct TargetThrottle {
     /// What the store last said of the pace, where an operator may have changed it; `None` in it: paused.
     last_seen: Option<Option<Pacing>>,
     /// (when on the monotonic clock, people) let through within the last window.
@@ -30,17 +30,17 @@ struct Door {
 }
 
 impl Throttle {
-    /// Shut doors, for one of so many replicas.
+    /// Shut targets, for one of so many replicas.
     pub(super) fn new(replicas: u64, configured: Pacing) -> Self {
-        Self { replicas: replicas.max(1), configured, doors: Mutex::default() }
+        Self { replicas: replicas.max(1), configured, targets: Mutex::default() }
     }
 
     /// The store is there and has told somebody where they stand: that is the pace to keep to without it.
-    pub(super) fn saw(&self, target: QueueTarget, position: &QueuePosition) {
+    pub(super) fn record_pacing(&self, target: QueueTarget, position: &QueuePosition) {
         let pace = (!position.paused).then_some(position.pacing);
-        let mut doors = self.lock();
-        if pace != Some(self.configured) || doors.contains_key(&target) {
-            doors.entry(target).or_default().last_seen = Some(pace);
+        let mut targets = self.lock();
+        if pace != Some(self.configured) || targets.contains_key(&target) {
+            targets.entry(target).or_default().last_seen = Some(pace);
         }
     }
 
@@ -52,28 +52,28 @@ impl Throttle {
     /// Takes a slot at this door, if one is free. The last batch may have gone just before the store was lost, so the first
     /// share waits a tick from then: the configured one or the target's own, whichever is longer.
     pub(super) fn take_slot(&self, target: QueueTarget, lost_at: Duration, now: Duration) -> bool {
-        let mut doors = self.lock();
-        let door = doors.entry(target).or_default();
-        let Some(pace) = door.last_seen.unwrap_or(Some(self.configured)) else { return false };
+        let mut targets = self.lock();
+        let throttle = targets.entry(target).or_default();
+        let Some(pace) = throttle.last_seen.unwrap_or(Some(self.configured)) else { return false };
         if now < lost_at + Duration::from_millis(pace.tick_ms.max(self.configured.tick_ms)) {
             return false;
         }
         let (share, window) = share(pace, self.replicas);
-        while door.recent.front().is_some_and(|(at, _)| *at + window <= now) {
-            door.recent.pop_front();
+        while throttle.recent.front().is_some_and(|(at, _)| *at + window <= now) {
+            throttle.recent.pop_front();
         }
-        if door.recent.iter().map(|(_, people)| people).sum::<u64>() >= share {
+        if throttle.recent.iter().map(|(_, people)| people).sum::<u64>() >= share {
             return false;
         }
-        match door.recent.back_mut() {
+        match throttle.recent.back_mut() {
             Some((at, people)) if *at == now => *people += 1,
-            _ => door.recent.push_back((now, 1)),
+            _ => throttle.recent.push_back((now, 1)),
         }
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<QueueTarget, Door>> {
-        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<QueueTarget, TargetThrottle>> {
+        self.targets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -105,10 +105,11 @@ mod tests {
 
     /// When people got through who asked at these times (ms, which replica).
     fn through(batch: u64, replicas: u64, asked: &[(u64, usize)]) -> Vec<u64> {
-        let doors: Vec<Throttle> =
+        let replicas: Vec<Throttle> =
             (0..replicas).map(|_| Throttle::new(replicas, Pacing { batch, tick_ms: 2000 })).collect();
-        let took =
-            |(at, replica): &&(u64, usize)| doors[replica % doors.len()].take_slot(target(42), ms(0), ms(2000 + *at));
+        let took = |(at, replica): &&(u64, usize)| {
+            replicas[replica % replicas.len()].take_slot(target(42), ms(0), ms(2000 + *at))
+        };
         asked.iter().filter(took).map(|(at, _)| *at).collect()
     }
 
@@ -146,7 +147,7 @@ mod tests {
         assert!(!take(1, 11_999) && take(1, 12_000));
         let pacing = Pacing { batch: 5, tick_ms: 8000 };
         let told = QueuePosition { seq: 1, ahead: 0, pacing, next_tick_in_ms: 0, paused: false, moving: true };
-        throttle.saw(target(2), &told);
+        throttle.record_pacing(target(2), &told);
         assert!(!take(2, 17_999) && take(2, 18_000));
     }
 
@@ -163,12 +164,12 @@ mod tests {
         };
         let slots = |id, at: u64| (0..50).filter(|_| throttle.take_slot(target(id), ms(0), ms(60_000 + at))).count();
         assert_eq!((slots(1, 0), slots(2, 0), slots(1, 1999), slots(1, 2000)), (2, 2, 0, 2));
-        throttle.saw(target(1), &told(30, false));
-        throttle.saw(target(2), &told(6, true));
+        throttle.record_pacing(target(1), &told(30, false));
+        throttle.record_pacing(target(2), &told(6, true));
         assert_eq!((slots(1, 4000), slots(2, 4000)), (10, 0), "more where the operator said so, nobody while paused");
-        throttle.saw(target(2), &told(1, false));
+        throttle.record_pacing(target(2), &told(1, false));
         assert_eq!((slots(2, 10_000), slots(2, 15_999), slots(2, 16_000)), (1, 0, 1), "one person in three ticks");
-        throttle.saw(target(2), &told(0, false));
+        throttle.record_pacing(target(2), &told(0, false));
         assert_eq!(slots(2, 60_000), 0);
         throttle.retain(|target| target.id() == 1);
         assert_eq!(slots(2, 70_000), 2, "forgotten with its queue");

@@ -13,7 +13,8 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
 use super::{
-    Adopted, Claim, Departure, Place, Settled, Settlement, StoreError, Sweep, Tick, TickLock, VirtualQueueStore,
+    Adopted, Claim, Departure, PassStore, Place, PumpStore, QueueStore, ReplicaStore, Settled, Settlement, StoreError,
+    StoreHealth, Sweep, Tick, TickLock, VirtualQueueStore,
 };
 use crate::domain::{QueueStats, QueueTarget, UserId};
 
@@ -103,19 +104,42 @@ impl FaultyStore {
 }
 
 #[async_trait]
-impl VirtualQueueStore for FaultyStore {
+impl QueueStore for FaultyStore {
     async fn enter_if_absent(&self, target: QueueTarget, user: UserId) -> Result<Option<Place>, StoreError> {
         self.reached().await?.enter_if_absent(target, user).await
     }
+
     async fn status(&self, target: QueueTarget, user: UserId) -> Result<Option<Place>, StoreError> {
         self.reached().await?.status(target, user).await
     }
+
     async fn leave(&self, target: QueueTarget, user: UserId) -> Result<Departure, StoreError> {
         self.reached().await?.leave(target, user).await
     }
+
+    async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError> {
+        self.reached().await?.stats(target).await
+    }
+
+    async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError> {
+        self.reached_by_hand_over(target).await?.count_direct(target, passes).await
+    }
+
+    async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError> {
+        self.reached_by_hand_over(target).await?.adopt(target, passes).await
+    }
+}
+
+#[async_trait]
+impl PassStore for FaultyStore {
     async fn claim(&self, target: QueueTarget, user: UserId, until: u64, nonce: &str) -> Result<Claim, StoreError> {
         self.reached().await?.claim(target, user, until, nonce).await
     }
+
+    async fn check(&self, target: QueueTarget, user: UserId, until: u64) -> Result<Claim, StoreError> {
+        self.reached().await?.check(target, user, until).await
+    }
+
     async fn settle(
         &self,
         target: QueueTarget,
@@ -126,46 +150,52 @@ impl VirtualQueueStore for FaultyStore {
     ) -> Result<Settled, StoreError> {
         self.reached().await?.settle(target, user, until, nonce, how).await
     }
-    async fn check(&self, target: QueueTarget, user: UserId, until: u64) -> Result<Claim, StoreError> {
-        self.reached().await?.check(target, user, until).await
-    }
+
     async fn spend_all(&self, target: QueueTarget, user: UserId, ago: Duration) -> Result<Settled, StoreError> {
         self.reached().await?.spend_all(target, user, ago).await
     }
-    async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError> {
-        self.reached().await?.stats(target).await
-    }
-    async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError> {
-        self.reached_by_hand_over(target).await?.count_direct(target, passes).await
-    }
-    async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError> {
-        self.reached_by_hand_over(target).await?.adopt(target, passes).await
-    }
+}
+
+#[async_trait]
+impl PumpStore for FaultyStore {
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
         self.reached().await?.lock_tick(target, owner).await
     }
+
     async fn sweep_stale(&self, target: QueueTarget, evicted: u64) -> Result<Sweep, StoreError> {
         self.reached().await?.sweep_stale(target, evicted).await
     }
+
     async fn advance_admission(&self, target: QueueTarget, evicted: u64) -> Result<Tick, StoreError> {
         self.reached().await?.advance_admission(target, evicted).await
     }
+
     async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError> {
         // The list always answers: these tests are about the pumps on it.
         self.inner.active_targets().await
     }
+
     async fn register_active(&self, target: QueueTarget, limit: Option<u64>) -> Result<bool, StoreError> {
         self.reached().await?.register_active(target, limit).await
     }
+
     async fn retire(&self, target: QueueTarget) -> Result<bool, StoreError> {
         self.reached().await?.retire(target).await
     }
+}
+
+#[async_trait]
+impl ReplicaStore for FaultyStore {}
+
+impl StoreHealth for FaultyStore {
     fn is_degraded(&self) -> bool {
         matches!(*self.mood.lock().unwrap(), Mood::Fail(StoreError::Unavailable(_)))
     }
+
     fn is_away(&self, _: QueueTarget) -> bool {
         self.is_degraded()
     }
+
     fn lost_at(&self, target: QueueTarget) -> Option<Duration> {
         self.inner.lost_at(target)
     }

@@ -22,13 +22,17 @@ use crate::{
 
 pub use overrides::Overrides;
 
-/// A queue store. Every call may be repeated (DESIGN 3.4); every call is atomic.
+/// A queue store, whole. Each part is a trait of its own, so that who uses one says which.
 ///
-/// # Errors
-/// All calls answer [`StoreError`] in the same way, and within `redis.command_timeout_ms` where a buyer waits
-/// (`enter_if_absent`, `status`, `leave`, `claim`, `check`, `settle`, `spend_all`).
+/// Every call may be repeated; every call is atomic. All calls fail with [`StoreError`] in the same way, and within
+/// `redis.command_timeout_ms` where a buyer waits.
+pub trait VirtualQueueStore: QueueStore + PassStore + PumpStore + ReplicaStore + StoreHealth {}
+
+impl<S: QueueStore + PassStore + PumpStore + ReplicaStore + StoreHealth> VirtualQueueStore for S {}
+
+/// The queue as buyers and operators use it. Buyers wait for `enter_if_absent`, `status` and `leave`.
 #[async_trait]
-pub trait VirtualQueueStore: Send + Sync {
+pub trait QueueStore: Send + Sync {
     /// A place for this person: the one they have (which counts as a poll), their live pass, or a new number at the
     /// back. `None`: the queue is full, and they are not in it.
     async fn enter_if_absent(&self, target: QueueTarget, user: UserId) -> Result<Option<Place>, StoreError>;
@@ -39,6 +43,20 @@ pub trait VirtualQueueStore: Send + Sync {
     /// Gives up the place, or the live pass.
     async fn leave(&self, target: QueueTarget, user: UserId) -> Result<Departure, StoreError>;
 
+    /// The books. Zeros for a target nobody uses; creates nothing.
+    async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError>;
+
+    /// Adds direct passes to the books of a target that has a queue; of one that has none nothing is kept.
+    async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError>;
+
+    /// Takes over people let through during an outage, each with the expiry (s) of the direct pass: the place goes and
+    /// the pass is recorded. At most [`MOST_ADOPTED_A_CALL`] a call. A target without a queue stays without one.
+    async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError>;
+}
+
+/// Single use of passes, as the gate uses it. Buyers wait for all of it.
+#[async_trait]
+pub trait PassStore: Send + Sync {
     /// Takes a pass for one purchase: until it is settled or the lease ends, no other `nonce` gets it.
     async fn claim(&self, target: QueueTarget, user: UserId, expires_at: u64, nonce: &str)
     -> Result<Claim, StoreError>;
@@ -62,17 +80,11 @@ pub trait VirtualQueueStore: Send + Sync {
     /// since nobody has seen one. The first call says that it was now (zero), and no pass of theirs is left; one that
     /// is repeated says how long ago it was, and touches no pass given since.
     async fn spend_all(&self, target: QueueTarget, user: UserId, ago: Duration) -> Result<Settled, StoreError>;
+}
 
-    /// The books. Zeros for a target nobody uses; creates nothing.
-    async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError>;
-
-    /// Adds direct passes to the books of a target that has a queue; of one that has none nothing is kept.
-    async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError>;
-
-    /// Takes over people let through during an outage, each with the expiry (s) of the direct pass: the place goes and
-    /// the pass is recorded. At most [`MOST_ADOPTED_A_CALL`] a call. A target without a queue stays without one.
-    async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError>;
-
+/// What the admission of a target needs.
+#[async_trait]
+pub trait PumpStore: Send + Sync {
     /// Takes the tick lock for `owner`, or says how long another holds it. An economy, not the guarantee.
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError>;
 
@@ -93,7 +105,11 @@ pub trait VirtualQueueStore: Send + Sync {
 
     /// Takes a target without a queue out of the active ones. False: it has one (again), and stays.
     async fn retire(&self, target: QueueTarget) -> Result<bool, StoreError>;
+}
 
+/// Which replicas share this store. One in memory has no other.
+#[async_trait]
+pub trait ReplicaStore: Send + Sync {
     /// Tells the other replicas on this store that `me` lives; those that do, for all that is known. A store of one's own
     /// has none.
     async fn announce(&self, _me: &Replica) -> Result<Vec<Replica>, StoreError> {
@@ -104,7 +120,10 @@ pub trait VirtualQueueStore: Send + Sync {
     async fn withdraw(&self, _me: &Replica) -> Result<(), StoreError> {
         Ok(())
     }
+}
 
+/// What is known of the store without asking it.
+pub trait StoreHealth: Send + Sync {
     /// Whether the store, or a part of it, is away at present, as far as is known without asking it.
     fn is_degraded(&self) -> bool;
 
@@ -115,7 +134,7 @@ pub trait VirtualQueueStore: Send + Sync {
     fn lost_at(&self, target: QueueTarget) -> Option<Duration>;
 }
 
-/// How many people [`VirtualQueueStore::adopt`] takes over at a time: a script that runs longer holds everybody up.
+/// How many people [`QueueStore::adopt`] takes over at a time: a script that runs longer holds everybody up.
 pub const MOST_ADOPTED_A_CALL: usize = 250;
 
 /// A replica, as the others see it.

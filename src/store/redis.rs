@@ -3,13 +3,14 @@
 //! Here: which script does what, and what is counted on its reply. The scripts decide; see `redis-scripts/`.
 
 mod active;
+mod batch;
 mod lock;
 mod purchases;
 mod replicas;
 mod reply;
+mod script_runner;
 mod server;
 mod settings;
-mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -21,26 +22,27 @@ use std::{
 use async_trait::async_trait;
 
 use self::{
+    batch::Batcher,
     purchases::{Purchase, Purchases, crossed},
     reply::Purchased,
+    script_runner::{ScriptCall, ScriptRunner, Visit},
     settings::KnownSettings,
-    shared::{Shared, Visit},
 };
 use super::{
-    Adopted, Claim, Departure, Place, QueueRules, Replica, Settled, Settlement, StoreError, Sweep, Tick, TickLock,
-    VirtualQueueStore,
+    Adopted, Claim, Departure, PassStore, Place, PumpStore, QueueRules, QueueStore, Replica, ReplicaStore, Settled,
+    Settlement, StoreError, StoreHealth, Sweep, Tick, TickLock,
 };
 use crate::{
     clock::{Clock, StoreClock},
     config::RedisConfig,
     domain::{QueueStats, QueueTarget, UserId},
     metrics::{Metrics, TokenEvent},
-    redis::{Failure, Masters, batch::Batcher, connection::BadUrl, keys, scripts},
+    redis::{Failure, Masters, connection::BadUrl, keys, scripts},
 };
 
 /// The queue on Redis. People's calls go in groups on one connection, the rest over a pool.
 pub struct RedisStore {
-    shared: Arc<Shared>,
+    runner: Arc<ScriptRunner>,
     enter: Batcher<Visit>,
     status: Batcher<Visit>,
     purchases: Batcher<Purchases>,
@@ -86,14 +88,14 @@ impl RedisStore {
     ) -> Result<Arc<Self>, BadUrl> {
         let masters = Masters::connect(config, clock.clone(), metrics.clone()).await?;
         let (limit, runtime) = (masters.call_limit(), masters.runtime().clone());
-        let shared = Arc::new(Shared::new(masters, rules, clock, metrics, test_time));
+        let runner = Arc::new(ScriptRunner::new(masters, rules, clock, metrics, test_time));
         let batcher =
-            |script, absent| Batcher::new(Visit { shared: shared.clone(), script, absent }, limit, runtime.clone());
+            |script, absent| Batcher::new(Visit { runner: runner.clone(), script, absent }, limit, runtime.clone());
         Ok(Arc::new(Self {
             enter: batcher(&scripts::ENTER, 4),
             status: batcher(&scripts::STATUS, 0),
-            purchases: Batcher::new(Purchases(shared.clone()), limit, runtime.clone()),
-            shared,
+            purchases: Batcher::new(Purchases(runner.clone()), limit, runtime.clone()),
+            runner,
             settings: KnownSettings::default(),
             malformed_logged: AtomicBool::new(false),
         }))
@@ -101,12 +103,12 @@ impl RedisStore {
 
     /// The masters, for flags and the demo shop.
     pub fn masters(&self) -> &Arc<Masters> {
-        &self.shared.masters
+        &self.runner.masters
     }
 
     /// What about the server's settings may hurt during a sale, in words for the operator.
     pub async fn server_warnings(&self) -> Vec<String> {
-        server::warnings(&self.shared.masters).await
+        server::warnings(&self.runner.masters).await
     }
 
     async fn judged(&self, target: QueueTarget, purchase: Purchase) -> Result<Claim, StoreError> {
@@ -129,7 +131,7 @@ impl RedisStore {
         target: QueueTarget,
         user: UserId,
     ) -> Result<Option<Place>, StoreError> {
-        let master = self.shared.masters.of(&keys::tag(target))?;
+        let master = self.runner.masters.of(&keys::tag(target))?;
         master.breaker().check()?;
         let answer = batcher.ask(target, user).await;
         if answer == Err(Failure::TimedOut) {
@@ -151,7 +153,7 @@ impl From<Failure> for StoreError {
 }
 
 #[async_trait]
-impl VirtualQueueStore for RedisStore {
+impl QueueStore for RedisStore {
     async fn enter_if_absent(&self, target: QueueTarget, user: UserId) -> Result<Option<Place>, StoreError> {
         self.group(&self.enter, target, user).await
     }
@@ -161,11 +163,36 @@ impl VirtualQueueStore for RedisStore {
     }
 
     async fn leave(&self, target: QueueTarget, user: UserId) -> Result<Departure, StoreError> {
-        let departure = self.shared.hot(&scripts::LEAVE, target, [user.to_string()], reply::departure).await?;
-        self.shared.metrics.tokens(target, TokenEvent::Revoked, u64::from(departure == Departure::GaveUpPass));
+        let departure =
+            self.runner.run(ScriptCall::hot(&scripts::LEAVE, target, [user.to_string()]), reply::departure).await?;
+        self.runner.metrics.tokens(target, TokenEvent::Revoked, u64::from(departure == Departure::GaveUpPass));
         Ok(departure)
     }
 
+    async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError> {
+        Ok(self.runner.run(ScriptCall::pooled(&scripts::STATS, target, []), reply::stats).await?)
+    }
+
+    async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError> {
+        let call = ScriptCall::pooled(&scripts::DIRECT, target, [passes.to_string()]);
+        Ok(self.runner.run(call, reply::direct).await.map(drop)?)
+    }
+
+    async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError> {
+        if passes.is_empty() {
+            return Ok(Adopted::default());
+        }
+        let own: Vec<String> =
+            passes.iter().flat_map(|(user, expires_at)| [user.to_string(), expires_at.to_string()]).collect();
+        let adopted = self.runner.run(ScriptCall::pooled(&scripts::ADOPT, target, own), reply::adopted).await?;
+        self.runner.metrics.tokens(target, TokenEvent::Issued, adopted.issued);
+        self.runner.metrics.tokens(target, TokenEvent::Expired, adopted.expired);
+        Ok(adopted)
+    }
+}
+
+#[async_trait]
+impl PassStore for RedisStore {
     async fn claim(
         &self,
         target: QueueTarget,
@@ -174,6 +201,10 @@ impl VirtualQueueStore for RedisStore {
         nonce: &str,
     ) -> Result<Claim, StoreError> {
         self.judged(target, Purchase::Claim { user, expires_at, nonce: nonce.into() }).await
+    }
+
+    async fn check(&self, target: QueueTarget, user: UserId, expires_at: u64) -> Result<Claim, StoreError> {
+        self.judged(target, Purchase::Check { user, expires_at }).await
     }
 
     async fn settle(
@@ -187,50 +218,31 @@ impl VirtualQueueStore for RedisStore {
         self.settled(target, Purchase::Ended { user, expires_at, nonce: nonce.into(), how }).await
     }
 
-    async fn check(&self, target: QueueTarget, user: UserId, expires_at: u64) -> Result<Claim, StoreError> {
-        self.judged(target, Purchase::Check { user, expires_at }).await
-    }
-
     async fn spend_all(&self, target: QueueTarget, user: UserId, ago: Duration) -> Result<Settled, StoreError> {
         self.settled(target, Purchase::WithoutPass { user, ago_ms: ago.as_millis() }).await
     }
+}
 
-    async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError> {
-        self.shared.pooled(&scripts::STATS, target, [], reply::stats).await
-    }
-
-    async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError> {
-        self.shared.pooled(&scripts::DIRECT, target, [passes.to_string()], reply::direct).await.map(drop)
-    }
-
-    async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError> {
-        if passes.is_empty() {
-            return Ok(Adopted::default());
-        }
-        let own: Vec<String> =
-            passes.iter().flat_map(|(user, expires_at)| [user.to_string(), expires_at.to_string()]).collect();
-        let adopted = self.shared.pooled(&scripts::ADOPT, target, own, reply::adopted).await?;
-        self.shared.metrics.tokens(target, TokenEvent::Issued, adopted.issued);
-        self.shared.metrics.tokens(target, TokenEvent::Expired, adopted.expired);
-        Ok(adopted)
-    }
-
+#[async_trait]
+impl PumpStore for RedisStore {
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
         self.take_lock(target, owner).await
     }
 
     async fn sweep_stale(&self, target: QueueTarget, evicted: u64) -> Result<Sweep, StoreError> {
-        let may_evict = self.shared.rules.sweep_may_evict(evicted);
-        let sweep = self.shared.evicting(may_evict, Duration::ZERO, &scripts::EVICT, target, reply::sweep).await?;
-        self.shared.metrics.tokens(target, TokenEvent::Expired, sweep.expired);
+        let may_evict = self.runner.rules.sweep_may_evict(evicted);
+        let call = ScriptCall::pooled(&scripts::EVICT, target, []).evicting(may_evict);
+        let sweep = self.runner.run(call, reply::sweep).await?;
+        self.runner.metrics.tokens(target, TokenEvent::Expired, sweep.expired);
         Ok(sweep)
     }
 
     async fn advance_admission(&self, target: QueueTarget, evicted: u64) -> Result<Tick, StoreError> {
-        let may_evict = self.shared.rules.batch_may_evict(evicted);
+        let may_evict = self.runner.rules.batch_may_evict(evicted);
         // A failover may have lost the last batch: after losing the master the first one waits a whole tick of ours.
-        let quiet = self.shared.quiet_after_loss(self.settings.tick_ms(target));
-        match self.shared.evicting(may_evict, quiet, &scripts::ADMIT, target, reply::tick).await {
+        let quiet = self.runner.quiet_after_loss(self.settings.tick_ms(target));
+        let call = ScriptCall::pooled(&scripts::ADMIT, target, []).evicting(may_evict).after_loss(quiet);
+        match self.runner.run(call, reply::tick).await {
             Err(Failure::JustLost(rest)) => Ok(Tick::NotYet(rest)),
             answer => Ok(answer?),
         }
@@ -245,26 +257,31 @@ impl VirtualQueueStore for RedisStore {
     }
 
     async fn retire(&self, target: QueueTarget) -> Result<bool, StoreError> {
-        self.strike_off(target).await
+        self.retire_target(target).await
     }
+}
 
+#[async_trait]
+impl ReplicaStore for RedisStore {
     async fn announce(&self, me: &Replica) -> Result<Vec<Replica>, StoreError> {
-        Ok(replicas::announce(&self.shared.masters, me).await?)
+        Ok(replicas::announce(&self.runner.masters, me).await?)
     }
 
     async fn withdraw(&self, me: &Replica) -> Result<(), StoreError> {
-        Ok(replicas::withdraw(&self.shared.masters, me).await?)
+        Ok(replicas::withdraw(&self.runner.masters, me).await?)
     }
+}
 
+impl StoreHealth for RedisStore {
     fn is_degraded(&self) -> bool {
-        self.shared.masters.is_degraded()
+        self.runner.masters.is_degraded()
     }
 
     fn is_away(&self, target: QueueTarget) -> bool {
-        self.shared.masters.is_away(&keys::tag(target))
+        self.runner.masters.is_away(&keys::tag(target))
     }
 
     fn lost_at(&self, target: QueueTarget) -> Option<Duration> {
-        self.shared.masters.of(&keys::tag(target)).ok()?.breaker().lost_at()
+        self.runner.masters.of(&keys::tag(target)).ok()?.breaker().lost_at()
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     invariants,
     redis_server::RedisServer,
     server::{DROP, Reply, SECRET, Server, shop_file},
-    stand::{target, user},
+    store_fixture::{target, user},
 };
 
 const BUYERS: u64 = 2_000;

@@ -16,7 +16,7 @@ use crate::{
     invariants,
     redis_server::RedisServer,
     server::{Reply, SECRET},
-    stand::{target, user},
+    store_fixture::{target, user},
 };
 
 const DENIED: (u16, &str) = (403, "QUEUE_BYPASS_DENIED");

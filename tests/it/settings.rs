@@ -9,7 +9,7 @@ use crate::{
     redis_server::RedisServer,
     seen::sweeps,
     server::{DROP, Server},
-    stand::{Stand, default_rules, target},
+    store_fixture::{StoreFixture, default_rules, target},
 };
 
 const LABEL: &str = "LIMITED_DROP:42";
@@ -30,9 +30,9 @@ fn fields(fields: &[(&str, &str)]) -> BTreeMap<String, String> {
 #[tokio::test]
 async fn settings_that_redis_lost_are_back_before_the_next_batch_and_newer_ones_win() {
     let redis = Arc::new(RedisServer::start());
-    let knows = Stand::on_redis(redis.clone(), default_rules()).await;
-    let new = Stand::on_redis(redis.clone(), default_rules()).await;
-    let look = async |stand: &Stand| stand.store.lock_tick(stand.target, "somebody").await.unwrap();
+    let knows = StoreFixture::on_redis(redis.clone(), default_rules()).await;
+    let new = StoreFixture::on_redis(redis.clone(), default_rules()).await;
+    let look = async |fixture: &StoreFixture| fixture.store.lock_tick(fixture.target, "somebody").await.unwrap();
     let flush = || redis::cmd("FLUSHALL").exec(&mut redis.connection()).unwrap();
 
     let paused = [("version", "3"), ("paused", "1")];
@@ -71,8 +71,8 @@ async fn settings_that_redis_lost_are_back_before_the_next_batch_and_newer_ones_
 #[tokio::test]
 async fn settings_without_a_version_come_back_only_where_there_are_none() {
     let redis = Arc::new(RedisServer::start());
-    let stand = Stand::on_redis(redis.clone(), default_rules()).await;
-    let look = async || stand.store.lock_tick(stand.target, "somebody").await.unwrap();
+    let fixture = StoreFixture::on_redis(redis.clone(), default_rules()).await;
+    let look = async || fixture.store.lock_tick(fixture.target, "somebody").await.unwrap();
     for batch in ["5", "6"] {
         set(&redis, &[("batch_size", batch)]);
         look().await;

@@ -28,7 +28,7 @@ use virtual_queue::{
 use crate::{
     redis_server::RedisServer,
     server::{Reply, SECRET},
-    stand::{Stand, default_rules, user},
+    store_fixture::{StoreFixture, default_rules, user},
 };
 
 const BUYER: u64 = 7;
@@ -91,7 +91,7 @@ impl Drop for Watched {
 
 /// An application with a gate, and somebody with a pass from the queue.
 struct Sale {
-    stand: Stand,
+    fixture: StoreFixture,
     address: SocketAddr,
     pass: String,
     http: reqwest::Client,
@@ -101,15 +101,15 @@ struct Sale {
 
 impl Sale {
     async fn open() -> Self {
-        let stand = Stand::on_redis(Arc::new(RedisServer::start()), default_rules()).await;
+        let fixture = StoreFixture::on_redis(Arc::new(RedisServer::start()), default_rules()).await;
         let keyring = Arc::new(Keyring::new(&SECRET.into(), &[]).unwrap());
-        stand.waits(BUYER).await;
-        assert_eq!(stand.batch().await, (1, 0));
-        let expires_at = stand.pass(BUYER).await;
-        let pass = keyring.mint(stand.target, user(BUYER), expires_at).raw().to_owned();
+        fixture.waits(BUYER).await;
+        assert_eq!(fixture.batch().await, (1, 0));
+        let expires_at = fixture.pass(BUYER).await;
+        let pass = keyring.mint(fixture.target, user(BUYER), expires_at).raw().to_owned();
 
-        let gate = EntryTokenGate::new(keyring, Arc::new(AlwaysOn), StoreClock::new(stand.clock.clone()))
-            .single_use(stand.store.clone())
+        let gate = EntryTokenGate::new(keyring, Arc::new(AlwaysOn), StoreClock::new(fixture.clock.clone()))
+            .single_use(fixture.store.clone())
             .lease(Duration::from_millis(default_rules().lease_ms));
         let (arrivals, shop) = mpsc::unbounded_channel();
         let (tell_gone, gone) = mpsc::unbounded_channel();
@@ -132,7 +132,7 @@ impl Sale {
         let server = server.workers(1).disable_signals().bind(("127.0.0.1", 0)).unwrap();
         let address = server.addrs()[0];
         actix_rt::spawn(server.run());
-        Self { stand, address, pass, http: reqwest::Client::new(), shop, gone }
+        Self { fixture, address, pass, http: reqwest::Client::new(), shop, gone }
     }
 
     /// The buyer sends a purchase.
@@ -187,15 +187,15 @@ impl Sale {
     /// Waits until the books are as wanted: nobody is told when a purchase without a client is settled.
     async fn until(&self, wanted: impl Fn(&QueueStats) -> bool) {
         let reached = timeout(LIMIT, async {
-            while !wanted(&self.stand.stats().await) {
+            while !wanted(&self.fixture.stats().await) {
                 sleep(Duration::from_millis(5)).await;
             }
         });
-        assert!(reached.await.is_ok(), "{:?}", self.stand.stats().await);
+        assert!(reached.await.is_ok(), "{:?}", self.fixture.stats().await);
     }
 
     fn lease_ends(&self) {
-        self.stand.advance(default_rules().lease_ms + 1);
+        self.fixture.advance(default_rules().lease_ms + 1);
     }
 }
 
@@ -206,7 +206,7 @@ async fn success_and_redirects_spend_the_pass() {
         let reply = sale.buy_and_get(Answer::Status(status)).await;
         assert_eq!(reply.status, status, "the shop's own answer");
         sale.assert_refused(DENIED).await;
-        let stats = sale.stand.stats().await;
+        let stats = sale.fixture.stats().await;
         assert_eq!((stats.consumed, stats.live), (1, 0), "after {status}");
     }
 }
@@ -217,8 +217,8 @@ async fn a_shop_that_declines_or_fails_gives_the_pass_back() {
     for status in [400, 402, 404, 409, 422, 429, 500, 502, 503, 504] {
         let reply = sale.buy_and_get(Answer::Status(status)).await;
         assert_eq!((reply.status, reply.text.as_str()), (status, "from the shop"));
-        assert_eq!(sale.stand.stats().await.live, 1, "after {status}");
-        assert_eq!(sale.stand.poll(BUYER).await, Some(Place::Admitted { expires_at: sale.stand.now_s() + 300 }));
+        assert_eq!(sale.fixture.stats().await.live, 1, "after {status}");
+        assert_eq!(sale.fixture.poll(BUYER).await, Some(Place::Admitted { expires_at: sale.fixture.now_s() + 300 }));
     }
     assert_eq!(sale.buy_and_get(BOUGHT).await.status, 201, "the pass works again");
     sale.assert_refused(DENIED).await;
@@ -272,14 +272,14 @@ async fn a_shop_that_takes_too_long_holds_the_pass_until_the_lease_ends_and_a_la
     let slow = sale.buy();
     let slow_visit = sale.visit().await;
     sale.assert_refused(IN_USE).await;
-    sale.stand.advance(default_rules().lease_ms - 1);
+    sale.fixture.advance(default_rules().lease_ms - 1);
     sale.assert_refused(IN_USE).await;
     sale.lease_ends();
     assert_eq!(sale.buy_and_get(DECLINED).await.status, 409, "the pass works again, and is given back");
     slow_visit.answer(BOUGHT);
     assert_eq!(slow.await.unwrap().status, 201);
     sale.assert_refused(DENIED).await;
-    assert_eq!(sale.stand.stats().await.consumed, 1);
+    assert_eq!(sale.fixture.stats().await.consumed, 1);
 }
 
 #[actix_web::test]
@@ -303,7 +303,7 @@ async fn where_the_shop_gave_no_answer_the_pass_is_held_until_the_lease_ends() {
     let mut sale = Sale::open().await;
     assert_eq!(sale.buy_and_get(Answer::Nothing).await.status, 504);
     sale.assert_refused(IN_USE).await;
-    assert_eq!(sale.stand.stats().await.live, 1);
+    assert_eq!(sale.fixture.stats().await.live, 1);
     sale.lease_ends();
     assert_eq!(sale.buy_and_get(BOUGHT).await.status, 201);
     sale.assert_refused(DENIED).await;

@@ -13,14 +13,14 @@ macro_rules! behaviours {
         mod embedded {
             $(#[tokio::test]
             async fn $name() {
-                super::$name(crate::stand::Stand::embedded(crate::stand::default_rules()).await).await;
+                super::$name(crate::store_fixture::StoreFixture::embedded(crate::store_fixture::default_rules()).await).await;
             })+
         }
 
         mod redis {
             $(#[tokio::test]
             async fn $name() {
-                super::$name(crate::stand::Stand::redis(crate::stand::default_rules()).await).await;
+                super::$name(crate::store_fixture::StoreFixture::redis(crate::store_fixture::default_rules()).await).await;
             })+
         }
     };

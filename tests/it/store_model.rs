@@ -24,7 +24,7 @@ use self::{
 };
 use crate::{
     redis_server::RedisServer,
-    stand::{Stand, target},
+    store_fixture::{StoreFixture, target},
 };
 
 /// Small rules, so that a few people reach every limit.
@@ -48,13 +48,13 @@ const USERS: [u64; 12] = [1, 2, 9, 10, 11, 19, 90, 99, 100, 101, 110, 9_223_372_
 
 /// Both stores, and what is known of them from their answers.
 struct Case {
-    stands: Vec<Stand>,
+    stands: Vec<StoreFixture>,
     referees: Vec<Referee>,
     last: Option<Call>,
 }
 
 impl Case {
-    fn new(stands: Vec<Stand>) -> Self {
+    fn new(stands: Vec<StoreFixture>) -> Self {
         let referees = (0..TARGETS).map(|_| Referee::new(rules())).collect();
         Self { stands, referees, last: None }
     }
@@ -68,7 +68,7 @@ impl Case {
             Step::Advance(ms) => self.pass_time(ms),
             Step::ClockGoesBack(ms) => {
                 let now = self.now_ms() - ms;
-                self.stands.iter().for_each(|stand| stand.clock.set(now));
+                self.stands.iter().for_each(|fixture| fixture.clock.set(now));
                 self.referees.iter_mut().for_each(|referee| referee.clock_went_back(now / 1000));
             }
             Step::Override(at, overrides) => self.set_overrides(at, overrides),
@@ -110,13 +110,13 @@ impl Case {
     }
 
     fn pass_time(&mut self, ms: u64) {
-        self.stands.iter().for_each(|stand| stand.advance(ms));
+        self.stands.iter().for_each(|fixture| fixture.advance(ms));
         self.referees.iter_mut().for_each(|referee| referee.time_passed(ms));
     }
 
     fn set_overrides(&mut self, at: u64, overrides: Overrides) {
-        for stand in &self.stands {
-            stand.hands.set_overrides(target(at), overrides);
+        for fixture in &self.stands {
+            fixture.hands.set_overrides(target(at), overrides);
         }
         self.referee(at).overrides(overrides);
     }
@@ -156,7 +156,7 @@ impl Case {
             }
         }
         let counted: Vec<Vec<String>> =
-            self.stands.iter().map(|stand| passes_and_waits(&stand.metrics.render())).collect();
+            self.stands.iter().map(|fixture| passes_and_waits(&fixture.metrics.render())).collect();
         prop_assert!(counted.iter().all(|one| *one == counted[0]), "the metrics differ: {counted:#?}");
         Ok(())
     }
@@ -180,9 +180,9 @@ impl Case {
     async fn ask(&mut self, call: Call) -> Result<Answer, TestCaseError> {
         self.last = Some(call);
         let mut seen = Vec::new();
-        for stand in &self.stands {
-            let answer = call.ask(&*stand.store).await;
-            let stats = stand.store.stats(target(call.target())).await.unwrap();
+        for fixture in &self.stands {
+            let answer = call.ask(&*fixture.store).await;
+            let stats = fixture.store.stats(target(call.target())).await.unwrap();
             prop_assert_eq!(stats.imbalance(), None, "after {:?} of {:?}", answer, call);
             seen.push((answer, stats));
         }
@@ -200,7 +200,7 @@ fn passes_and_waits(text: &str) -> Vec<String> {
     text.lines().filter(|line| ours.iter().any(|name| line.starts_with(name))).map(str::to_owned).collect()
 }
 
-fn run(cases: u32, stands: impl Fn() -> Vec<Stand>, runtime: &tokio::runtime::Runtime) {
+fn run(cases: u32, stands: impl Fn() -> Vec<StoreFixture>, runtime: &tokio::runtime::Runtime) {
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
     let steps = prop::collection::vec(calls::step(), 1..150);
     let outcome = TestRunner::new(config).run(&steps, |steps| {
@@ -224,7 +224,9 @@ fn both_stores_answer_the_same_whatever_happens() {
     let server = Arc::new(RedisServer::start());
     let stands = || {
         redis::cmd("FLUSHALL").exec(&mut server.connection()).unwrap();
-        runtime.block_on(async { vec![Stand::embedded(rules()).await, Stand::on_redis(server.clone(), rules()).await] })
+        runtime.block_on(async {
+            vec![StoreFixture::embedded(rules()).await, StoreFixture::on_redis(server.clone(), rules()).await]
+        })
     };
     run(100, stands, &runtime);
 }
@@ -232,5 +234,5 @@ fn both_stores_answer_the_same_whatever_happens() {
 #[test]
 fn the_embedded_store_keeps_the_rules_whatever_happens() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    run(300, || vec![runtime.block_on(Stand::embedded(rules()))], &runtime);
+    run(300, || vec![runtime.block_on(StoreFixture::embedded(rules()))], &runtime);
 }

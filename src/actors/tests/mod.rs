@@ -17,7 +17,7 @@ use crate::{
     redis::test_server::TestServer,
     service::{ServiceParts, VirtualQueueService},
     store::{
-        QueueRules, StoreError, TickLock, VirtualQueueStore,
+        PumpStore, QueueRules, QueueStore, StoreError, TickLock, VirtualQueueStore,
         embedded::EmbeddedStore,
         faulty::{FaultyStore, Mood},
         redis::RedisStore,

@@ -16,7 +16,7 @@ use crate::{
     clock::StoreClock,
     demo_shop::SeatId,
     domain::UserId,
-    redis::{Call, Masters},
+    redis::{Call, Lane, Masters},
 };
 
 /// After a failure buyers do not wait for Redis at all for so long.
@@ -60,7 +60,7 @@ impl RedisStockGate {
             return Err(GateAway("it was a moment ago".to_owned()));
         }
         let key = keys.first().map_or("", String::as_str);
-        let answer = self.masters.aside(key, Call::script(script, keys, args), self.limit).await;
+        let answer = self.masters.ask(Lane::Aside { limit: self.limit }, key, Call::script(script, keys, args)).await;
         let answer = answer.map_err(|failure| GateAway(failure.to_string()));
         if answer.is_err() {
             self.paused_until_ms.store(self.monotonic_ms() + PAUSE.as_millis() as u64, Ordering::Relaxed);

@@ -23,8 +23,8 @@ use async_trait::async_trait;
 
 use self::{life::Visit, rules::InForce, target::Target};
 use super::{
-    Adopted, Claim, Departure, Place, QueueRules, Settled, Settlement, StoreError, Sweep, Tick, TickLock,
-    VirtualQueueStore,
+    Adopted, Claim, Departure, PassStore, Place, PumpStore, QueueRules, QueueStore, ReplicaStore, Settled, Settlement,
+    StoreError, StoreHealth, Sweep, Tick, TickLock,
 };
 use crate::{
     clock::StoreClock,
@@ -116,7 +116,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[async_trait]
-impl VirtualQueueStore for EmbeddedStore {
+impl QueueStore for EmbeddedStore {
     async fn enter_if_absent(&self, target: QueueTarget, user: UserId) -> Result<Option<Place>, StoreError> {
         let (visit, new) = self.create(target, |kept, force| kept.enter(force, user));
         Ok(self.answer(target, visit).or(new.map(Place::Waiting)))
@@ -135,6 +135,26 @@ impl VirtualQueueStore for EmbeddedStore {
         Ok(departure)
     }
 
+    async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError> {
+        let stats = self.find(target, |kept, force| kept.stats(force));
+        Ok(stats.unwrap_or_else(|| QueueStats::unused(self.rules.capacity, self.rules.pacing, false)))
+    }
+
+    async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError> {
+        self.find(target, |kept, _| kept.count_direct(passes));
+        Ok(())
+    }
+
+    async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError> {
+        let adopted = self.find(target, |kept, force| kept.adopt(force, passes)).unwrap_or_default();
+        self.metrics.tokens(target, TokenEvent::Issued, adopted.issued);
+        self.metrics.tokens(target, TokenEvent::Expired, adopted.expired);
+        Ok(adopted)
+    }
+}
+
+#[async_trait]
+impl PassStore for EmbeddedStore {
     async fn claim(
         &self,
         target: QueueTarget,
@@ -149,12 +169,6 @@ impl VirtualQueueStore for EmbeddedStore {
         let checked = self.find(target, |kept, force| kept.check(force, user, expires_at));
         let is_over = expires_at <= self.clock.now_ms() / 1000;
         Ok(checked.unwrap_or(if is_over { Claim::Expired } else { Claim::Granted }))
-    }
-
-    async fn spend_all(&self, target: QueueTarget, user: UserId, ago: Duration) -> Result<Settled, StoreError> {
-        let settled = self.create(target, |kept, force| kept.spend_all(force, user, ago.as_millis() as u64));
-        self.metrics.tokens(target, TokenEvent::Consumed, u64::from(settled == Settled::Consumed));
-        Ok(settled)
     }
 
     async fn settle(
@@ -172,23 +186,15 @@ impl VirtualQueueStore for EmbeddedStore {
         Ok(settled)
     }
 
-    async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError> {
-        let stats = self.find(target, |kept, force| kept.stats(force));
-        Ok(stats.unwrap_or_else(|| QueueStats::unused(self.rules.capacity, self.rules.pacing, false)))
+    async fn spend_all(&self, target: QueueTarget, user: UserId, ago: Duration) -> Result<Settled, StoreError> {
+        let settled = self.create(target, |kept, force| kept.spend_all(force, user, ago.as_millis() as u64));
+        self.metrics.tokens(target, TokenEvent::Consumed, u64::from(settled == Settled::Consumed));
+        Ok(settled)
     }
+}
 
-    async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError> {
-        self.find(target, |kept, _| kept.count_direct(passes));
-        Ok(())
-    }
-
-    async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError> {
-        let adopted = self.find(target, |kept, force| kept.adopt(force, passes)).unwrap_or_default();
-        self.metrics.tokens(target, TokenEvent::Issued, adopted.issued);
-        self.metrics.tokens(target, TokenEvent::Expired, adopted.expired);
-        Ok(adopted)
-    }
-
+#[async_trait]
+impl PumpStore for EmbeddedStore {
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
         let now = self.clock.now_ms();
         let mut ticking = lock(&self.ticking);
@@ -259,7 +265,12 @@ impl VirtualQueueStore for EmbeddedStore {
         }
         Ok(!alive)
     }
+}
 
+#[async_trait]
+impl ReplicaStore for EmbeddedStore {}
+
+impl StoreHealth for EmbeddedStore {
     fn is_degraded(&self) -> bool {
         false
     }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ::redis::cmd;
 
-use super::{RedisStore, reply, settings::Fields};
+use super::{RedisStore, reply, script_runner::ScriptCall, settings::Fields};
 use crate::{
     domain::QueueTarget,
     redis::{
-        Call, Failure,
+        Call, Failure, Lane,
         keys::{self, TargetKeys},
         scripts,
     },
@@ -50,9 +50,13 @@ impl RedisStore {
         };
         let ours = look.holder.as_deref() == Some(owner);
         let is_no_lock = look.is_no_lock();
-        if let Some(lost) = self.settings.saw(target, look.settings) {
+        if let Some(lost) = self.settings.note_stored(target, look.settings) {
             let version = lost.version();
-            if self.shared.pooled(&scripts::SETTINGS_RESTORE, target, lost.into_args(), reply::restored).await? {
+            if self
+                .runner
+                .run(ScriptCall::pooled(&scripts::SETTINGS_RESTORE, target, lost.into_args()), reply::restored)
+                .await?
+            {
                 tracing::warn!(%target, version, "redis had lost the settings of this target; they are back");
             }
         }
@@ -60,7 +64,7 @@ impl RedisStore {
             // Its holder may be gone, or there never was one. It is an economy only, so nobody waits for it.
             let mut remove = cmd("DEL");
             remove.arg(&key);
-            let () = self.shared.masters.pooled(&key, Call::command(remove)).await?;
+            let () = self.runner.masters.ask(Lane::POOLED, &key, Call::command(remove)).await?;
             return Ok(TickLock::HeldFor(Duration::from_millis(1)));
         }
         // It may have ended between the commands: then it is worth trying again right away.
@@ -70,7 +74,7 @@ impl RedisStore {
 
     async fn look(&self, target: QueueTarget, key: &str, owner: &str, settings: bool) -> Result<Look, Failure> {
         let (mut lock, mut holder, mut rest) = (cmd("SET"), cmd("MGET"), cmd("PTTL"));
-        lock.arg(key).arg(owner).arg("NX").arg("PX").arg(self.shared.rules.lock_ms());
+        lock.arg(key).arg(owner).arg("NX").arg("PX").arg(self.runner.rules.lock_ms());
         // GET would fail for a key of a wrong kind, and all with it.
         holder.arg(key);
         rest.arg(key);
@@ -82,13 +86,13 @@ impl RedisStore {
         }
         // In the order of the commands.
         type Found = (Option<String>, Vec<Option<String>>, i64);
-        let masters = &self.shared.masters;
+        let masters = &self.runner.masters;
         let ((_, holders, ttl_ms), settings) = if settings {
-            let (lock, holders, rest, settings) = masters.pooled(key, Call::commands(commands)).await?;
+            let (lock, holders, rest, settings) = masters.ask(Lane::POOLED, key, Call::commands(commands)).await?;
             let found: Found = (lock, holders, rest);
             (found, settings)
         } else {
-            let found: Found = masters.pooled(key, Call::commands(commands)).await?;
+            let found: Found = masters.ask(Lane::POOLED, key, Call::commands(commands)).await?;
             (found, Fields::new())
         };
         Ok(Look { holder: holders.into_iter().next().flatten(), ttl_ms, settings })

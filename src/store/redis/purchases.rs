@@ -6,13 +6,14 @@ use std::{
 };
 
 use super::{
+    batch::GroupCall,
     reply::{self, Purchased},
-    shared::Shared,
+    script_runner::{ScriptCall, ScriptRunner},
 };
 use crate::{
     domain::{QueueTarget, UserId},
     metrics::TokenEvent,
-    redis::{Failure, batch::GroupCall, scripts},
+    redis::{Failure, scripts},
     store::{Settled, Settlement, StoreError},
 };
 
@@ -64,7 +65,7 @@ impl Hash for Purchase {
 }
 
 /// `purchase.lua`, for many purchases.
-pub(super) struct Purchases(pub(super) Arc<Shared>);
+pub(super) struct Purchases(pub(super) Arc<ScriptRunner>);
 
 impl GroupCall for Purchases {
     type Item = Purchase;
@@ -74,7 +75,8 @@ impl GroupCall for Purchases {
         let lease = self.0.lease_ms().to_string();
         let own = std::iter::once(lease).chain(purchases.iter().flat_map(Purchase::args));
         let read = |reply: &[i64]| reply::purchases(purchases.len(), reply);
-        let answers = self.0.group(&scripts::PURCHASE, target, own, purchases.len(), read).await?;
+        let answers =
+            self.0.run(ScriptCall::hot(&scripts::PURCHASE, target, own).shared_by(purchases.len()), read).await?;
         let consumed = answers.iter().filter(|one| **one == Purchased::Settled(Settled::Consumed)).count();
         self.0.metrics().tokens(target, TokenEvent::Consumed, consumed as u64);
         Ok(answers)

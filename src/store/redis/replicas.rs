@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    redis::{Call, Failure, Masters, keys},
+    redis::{Call, Failure, Lane, Masters, keys},
     store::Replica,
     token::{Fingerprint, KeyFingerprints},
 };
@@ -41,7 +41,7 @@ pub(super) async fn withdraw(masters: &Masters, me: &Replica) -> Result<(), Fail
 /// Beside the breaker: a right that our user lacks here is no outage of the queue. Not while Redis is known to be away.
 async fn ask<T: ::redis::FromRedisValue + Send + 'static>(masters: &Masters, call: Call) -> Result<T, Failure> {
     masters.of(keys::REPLICAS)?.breaker().check()?;
-    masters.aside(keys::REPLICAS, call, masters.call_limit()).await
+    masters.ask(Lane::Aside { limit: masters.call_limit() }, keys::REPLICAS, call).await
 }
 
 /// `name current also_accepted…`.

@@ -107,7 +107,7 @@ pub(super) struct KnownSettings(Mutex<HashMap<QueueTarget, Settings>>);
 
 impl KnownSettings {
     /// Takes note of what is stored. Gives what should be there instead, if it was lost.
-    pub(super) fn saw(&self, target: QueueTarget, stored: Fields) -> Option<Settings> {
+    pub(super) fn note_stored(&self, target: QueueTarget, stored: Fields) -> Option<Settings> {
         let is_stored = !stored.is_empty();
         let stored = Settings::read(stored);
         let mut known = self.known();
@@ -161,25 +161,25 @@ mod tests {
     #[test]
     fn what_is_lost_or_older_is_wanted_back_and_what_is_newer_or_as_new_is_taken() {
         let (known, target) = (KnownSettings::default(), target());
-        assert_eq!(known.saw(target, vec![]), None);
-        assert_eq!(known.saw(target, fields(&[("batch_size", "5")])), None, "by hand");
-        assert_eq!(known.saw(target, vec![]).unwrap().into_args(), ["0", "batch_size", "5"]);
-        assert_eq!(known.saw(target, fields(&[("batch_size", "6")])), None, "by hand, again");
-        assert_eq!(known.saw(target, vec![]).unwrap().into_args(), ["0", "batch_size", "6"]);
+        assert_eq!(known.note_stored(target, vec![]), None);
+        assert_eq!(known.note_stored(target, fields(&[("batch_size", "5")])), None, "by hand");
+        assert_eq!(known.note_stored(target, vec![]).unwrap().into_args(), ["0", "batch_size", "5"]);
+        assert_eq!(known.note_stored(target, fields(&[("batch_size", "6")])), None, "by hand, again");
+        assert_eq!(known.note_stored(target, vec![]).unwrap().into_args(), ["0", "batch_size", "6"]);
 
-        assert_eq!(known.saw(target, fields(&[("version", "3"), ("paused", "1")])), None);
+        assert_eq!(known.note_stored(target, fields(&[("version", "3"), ("paused", "1")])), None);
         for older in [vec![], fields(&[("paused", "0")]), fields(&[("version", "2")]), fields(&[("version", "1e9")])] {
-            assert_eq!(known.saw(target, older).unwrap().into_args(), ["3", "version", "3", "paused", "1"]);
+            assert_eq!(known.note_stored(target, older).unwrap().into_args(), ["3", "version", "3", "paused", "1"]);
         }
-        assert_eq!(known.saw(target, fields(&[("version", "3"), ("paused", "0")])), None, "as new");
+        assert_eq!(known.note_stored(target, fields(&[("version", "3"), ("paused", "0")])), None, "as new");
         assert!(known.has(target));
         assert_eq!(known.tick_ms(target), None);
-        known.saw(target, fields(&[("version", "3"), ("tick_ms", "8000")]));
+        known.note_stored(target, fields(&[("version", "3"), ("tick_ms", "8000")]));
         assert_eq!(known.tick_ms(target), Some(8000));
-        assert_eq!(known.saw(target, fields(&[("version", "4")])), None, "removed");
+        assert_eq!(known.note_stored(target, fields(&[("version", "4")])), None, "removed");
         assert_eq!(known.tick_ms(target), None);
         assert!(!known.has(target));
-        assert_eq!(known.saw(target, vec![]).unwrap().into_args(), ["4", "version", "4"]);
+        assert_eq!(known.note_stored(target, vec![]).unwrap().into_args(), ["4", "version", "4"]);
     }
 
     #[test]
@@ -214,19 +214,19 @@ mod tests {
         }
         assert!(ignored("paused\n", &"x".repeat(1000))[0].len() < 100, "however long");
         let known = KnownSettings::default();
-        known.saw(target(), fields(&[("tick_ms", "8")]));
+        known.note_stored(target(), fields(&[("tick_ms", "8")]));
         assert_eq!(known.tick_ms(target()), None);
     }
 
     #[test]
     fn what_cannot_be_settings_is_left_alone_and_not_kept() {
         let (known, target) = (KnownSettings::default(), target());
-        known.saw(target, fields(&[("version", "3"), ("paused", "1")]));
+        known.note_stored(target, fields(&[("version", "3"), ("paused", "1")]));
         let many: Vec<(String, String)> = (0..65).map(|n| (n.to_string(), String::new())).collect();
         let many: Vec<(&str, &str)> = many.iter().map(|(field, value)| (field.as_str(), value.as_str())).collect();
         for odd in [fields(&many), vec![(b"paused".to_vec(), vec![0xff])]] {
-            assert_eq!(known.saw(target, odd), None);
+            assert_eq!(known.note_stored(target, odd), None);
         }
-        assert_eq!(known.saw(target, vec![]).unwrap().version(), 3);
+        assert_eq!(known.note_stored(target, vec![]).unwrap().version(), 3);
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     domain::{Pacing, QueueTarget, QueueTargetType, UserId},
     metrics::Metrics,
     redis::{keys::TargetKeys, test_server::TestServer},
-    store::{Place, QueueRules, VirtualQueueStore},
+    store::{PassStore, Place, PumpStore, QueueRules, QueueStore, StoreHealth},
 };
 
 /// Where the fake clock starts: 1,000,000 ms, as in the scripts' examples.
@@ -43,14 +43,14 @@ fn user(id: u64) -> UserId {
 }
 
 /// A store on a Redis of its own, in a time of its own.
-struct Room {
+struct RedisStoreFixture {
     server: TestServer,
     store: Arc<RedisStore>,
     time: Arc<FakeClock>,
     metrics: Arc<Metrics>,
 }
 
-impl Room {
+impl RedisStoreFixture {
     async fn open() -> Self {
         Self::with(rules()).await
     }

@@ -42,7 +42,7 @@ const LOOK_ALIKES: &[&str] = &[
     "X-Forwarded-Method",
 ];
 
-struct Stand {
+struct ProxyFixture {
     proxy: Proxy,
     shop: Shop,
     first: Server,
@@ -55,26 +55,26 @@ pub(super) async fn all(kind: Kind) {
     let shop = Shop::open();
     let (first, second) = (Server::serve(&redis, SETTINGS), Server::serve(&redis, SETTINGS));
     let proxy = Proxy::start(kind, Away::Closed, &[first.host_and_port(), second.host_and_port()], shop.port);
-    let mut stand = Stand { proxy, shop, first, second };
-    stand.await_passage();
-    let slow = stand.ask_a_slow_shop();
-    stand.a_pass_buys_once_and_the_shop_settles().await;
-    stand.no_header_of_a_buyer_deceives_the_shop().await;
-    stand.no_other_spelling_reaches_the_purchase();
-    stand.harmless_requests_reach_the_shop_as_they_came();
-    stand.websockets_pass_and_no_tunnel_is_opened();
-    stand.purchases_have_connections_of_their_own().await;
-    stand.too_many_headers_are_refused();
+    let mut fixture = ProxyFixture { proxy, shop, first, second };
+    fixture.await_passage();
+    let slow = fixture.ask_a_slow_shop();
+    fixture.a_pass_buys_once_and_the_shop_settles().await;
+    fixture.no_header_of_a_buyer_deceives_the_shop().await;
+    fixture.no_other_spelling_reaches_the_purchase();
+    fixture.harmless_requests_reach_the_shop_as_they_came();
+    fixture.websockets_pass_and_no_tunnel_is_opened();
+    fixture.purchases_have_connections_of_their_own().await;
+    fixture.too_many_headers_are_refused();
     if let Some(slow) = slow {
         assert_eq!(slow.join().unwrap().status, 201, "a slow shop is waited for");
     }
-    stand.one_replica_dies_and_nobody_notices();
-    stand.a_hanging_waiting_room_holds_nobody_for_long();
-    stand.nobody_passes_while_no_replica_answers();
+    fixture.one_replica_dies_and_nobody_notices();
+    fixture.a_hanging_waiting_room_holds_nobody_for_long();
+    fixture.nobody_passes_while_no_replica_answers();
     invariants::assert_hold(&redis);
 }
 
-impl Stand {
+impl ProxyFixture {
     fn get(&self, target: &str) -> Answer {
         request(self.proxy.port, "GET", target, &[], "")
     }

@@ -2,7 +2,7 @@
 
 use virtual_queue::store::{Claim, Departure, Place, Settled, Settlement, embedded::Overrides};
 
-use crate::stand::{Stand, user};
+use crate::store_fixture::{StoreFixture, user};
 
 super::behaviours! {
     a_live_pass_is_the_same_for_whoever_asks_again,
@@ -32,315 +32,319 @@ super::behaviours! {
 }
 
 /// Enters, is admitted, and has a pass.
-async fn admitted(stand: &Stand, id: u64) -> u64 {
-    stand.waits(id).await;
-    stand.batch().await;
-    stand.pass(id).await
+async fn admitted(fixture: &StoreFixture, id: u64) -> u64 {
+    fixture.waits(id).await;
+    fixture.batch().await;
+    fixture.pass(id).await
 }
 
-async fn a_live_pass_is_the_same_for_whoever_asks_again(stand: Stand) {
-    let expires_at = admitted(&stand, 7).await;
+async fn a_live_pass_is_the_same_for_whoever_asks_again(fixture: StoreFixture) {
+    let expires_at = admitted(&fixture, 7).await;
     for _ in 0..4 {
-        stand.advance(70_000);
-        assert_eq!(stand.poll(7).await, Some(Place::Admitted { expires_at }));
-        assert_eq!(stand.enter(7).await, Some(Place::Admitted { expires_at }));
+        fixture.advance(70_000);
+        assert_eq!(fixture.poll(7).await, Some(Place::Admitted { expires_at }));
+        assert_eq!(fixture.enter(7).await, Some(Place::Admitted { expires_at }));
     }
-    let stats = stand.stats().await;
+    let stats = fixture.stats().await;
     assert_eq!((stats.issued, stats.live, stats.entered, stats.waiting), (1, 1, 1, 0));
 }
 
-async fn a_pass_buys_once(stand: Stand) {
-    let expires_at = admitted(&stand, 7).await;
-    assert_eq!(stand.buy(7, expires_at).await, Settled::Consumed);
-    assert_eq!(stand.claim(7, expires_at, "again").await, Claim::Spent);
-    assert_eq!(stand.poll(7).await, None);
-    let stats = stand.stats().await;
+async fn a_pass_buys_once(fixture: StoreFixture) {
+    let expires_at = admitted(&fixture, 7).await;
+    assert_eq!(fixture.buy(7, expires_at).await, Settled::Consumed);
+    assert_eq!(fixture.claim(7, expires_at, "again").await, Claim::Spent);
+    assert_eq!(fixture.poll(7).await, None);
+    let stats = fixture.stats().await;
     assert_eq!((stats.consumed, stats.live), (1, 0));
 }
 
-async fn the_same_purchase_may_claim_again_and_another_may_not(stand: Stand) {
-    let expires_at = admitted(&stand, 7).await;
+async fn the_same_purchase_may_claim_again_and_another_may_not(fixture: StoreFixture) {
+    let expires_at = admitted(&fixture, 7).await;
     for _ in 0..3 {
-        assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted, "an answer was lost, the call is repeated");
-        assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse);
-        stand.advance(14_999);
+        assert_eq!(
+            fixture.claim(7, expires_at, "one").await,
+            Claim::Granted,
+            "an answer was lost, the call is repeated"
+        );
+        assert_eq!(fixture.claim(7, expires_at, "two").await, Claim::InUse);
+        fixture.advance(14_999);
     }
-    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse, "each repetition renewed the lease");
-    assert_eq!(stand.poll(7).await, Some(Place::Admitted { expires_at }), "the pass is live meanwhile");
+    assert_eq!(fixture.claim(7, expires_at, "two").await, Claim::InUse, "each repetition renewed the lease");
+    assert_eq!(fixture.poll(7).await, Some(Place::Admitted { expires_at }), "the pass is live meanwhile");
 }
 
-async fn a_claim_ends_with_its_lease(stand: Stand) {
-    let expires_at = admitted(&stand, 7).await;
-    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted);
-    stand.advance(14_999);
-    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse);
-    stand.advance(1);
-    stand.sweep().await;
-    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::Granted);
-    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::InUse);
+async fn a_claim_ends_with_its_lease(fixture: StoreFixture) {
+    let expires_at = admitted(&fixture, 7).await;
+    assert_eq!(fixture.claim(7, expires_at, "one").await, Claim::Granted);
+    fixture.advance(14_999);
+    assert_eq!(fixture.claim(7, expires_at, "two").await, Claim::InUse);
+    fixture.advance(1);
+    fixture.sweep().await;
+    assert_eq!(fixture.claim(7, expires_at, "two").await, Claim::Granted);
+    assert_eq!(fixture.claim(7, expires_at, "one").await, Claim::InUse);
 }
 
-async fn a_purchase_that_ends_after_its_lease_still_uses_the_pass_up(stand: Stand) {
-    let expires_at = admitted(&stand, 7).await;
-    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted);
-    stand.advance(15_000);
-    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::Granted);
-    assert_eq!(stand.settle(7, expires_at, "one", Settlement::Spent).await, Settled::Consumed);
-    assert_eq!(stand.claim(7, expires_at, "three").await, Claim::Spent);
-    assert_eq!(stand.settle(7, expires_at, "two", Settlement::Spent).await, Settled::Nothing, "it bought already");
-    assert_eq!(stand.stats().await.consumed, 1);
+async fn a_purchase_that_ends_after_its_lease_still_uses_the_pass_up(fixture: StoreFixture) {
+    let expires_at = admitted(&fixture, 7).await;
+    assert_eq!(fixture.claim(7, expires_at, "one").await, Claim::Granted);
+    fixture.advance(15_000);
+    assert_eq!(fixture.claim(7, expires_at, "two").await, Claim::Granted);
+    assert_eq!(fixture.settle(7, expires_at, "one", Settlement::Spent).await, Settled::Consumed);
+    assert_eq!(fixture.claim(7, expires_at, "three").await, Claim::Spent);
+    assert_eq!(fixture.settle(7, expires_at, "two", Settlement::Spent).await, Settled::Nothing, "it bought already");
+    assert_eq!(fixture.stats().await.consumed, 1);
 }
 
-async fn a_declined_purchase_gives_the_pass_back(stand: Stand) {
-    let expires_at = admitted(&stand, 7).await;
-    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted);
-    assert_eq!(stand.settle(7, expires_at, "one", Settlement::GivenBack).await, Settled::Nothing);
-    assert_eq!(stand.poll(7).await, Some(Place::Admitted { expires_at }));
-    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::Granted);
-    assert_eq!(stand.settle(7, expires_at, "two", Settlement::Spent).await, Settled::Consumed);
+async fn a_declined_purchase_gives_the_pass_back(fixture: StoreFixture) {
+    let expires_at = admitted(&fixture, 7).await;
+    assert_eq!(fixture.claim(7, expires_at, "one").await, Claim::Granted);
+    assert_eq!(fixture.settle(7, expires_at, "one", Settlement::GivenBack).await, Settled::Nothing);
+    assert_eq!(fixture.poll(7).await, Some(Place::Admitted { expires_at }));
+    assert_eq!(fixture.claim(7, expires_at, "two").await, Claim::Granted);
+    assert_eq!(fixture.settle(7, expires_at, "two", Settlement::Spent).await, Settled::Consumed);
 }
 
-async fn giving_back_touches_no_claim_of_another_purchase(stand: Stand) {
-    let expires_at = admitted(&stand, 7).await;
-    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted);
-    assert_eq!(stand.settle(7, expires_at, "other", Settlement::GivenBack).await, Settled::Nothing);
-    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse);
-    assert_eq!(stand.settle(8, expires_at, "one", Settlement::GivenBack).await, Settled::Nothing);
-    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse, "nor of another person");
+async fn giving_back_touches_no_claim_of_another_purchase(fixture: StoreFixture) {
+    let expires_at = admitted(&fixture, 7).await;
+    assert_eq!(fixture.claim(7, expires_at, "one").await, Claim::Granted);
+    assert_eq!(fixture.settle(7, expires_at, "other", Settlement::GivenBack).await, Settled::Nothing);
+    assert_eq!(fixture.claim(7, expires_at, "two").await, Claim::InUse);
+    assert_eq!(fixture.settle(8, expires_at, "one", Settlement::GivenBack).await, Settled::Nothing);
+    assert_eq!(fixture.claim(7, expires_at, "two").await, Claim::InUse, "nor of another person");
 }
 
-async fn a_pass_that_is_over_buys_nothing(stand: Stand) {
-    let expires_at = admitted(&stand, 7).await;
-    stand.advance((expires_at - stand.now_s()) * 1000 - 1000);
-    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted, "in its last second");
-    stand.settle(7, expires_at, "one", Settlement::GivenBack).await;
-    stand.advance(1000);
-    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Expired);
-    assert_eq!(stand.poll(7).await, None);
-    assert_eq!(stand.stats().await.expired, 1);
+async fn a_pass_that_is_over_buys_nothing(fixture: StoreFixture) {
+    let expires_at = admitted(&fixture, 7).await;
+    fixture.advance((expires_at - fixture.now_s()) * 1000 - 1000);
+    assert_eq!(fixture.claim(7, expires_at, "one").await, Claim::Granted, "in its last second");
+    fixture.settle(7, expires_at, "one", Settlement::GivenBack).await;
+    fixture.advance(1000);
+    assert_eq!(fixture.claim(7, expires_at, "one").await, Claim::Expired);
+    assert_eq!(fixture.poll(7).await, None);
+    assert_eq!(fixture.stats().await.expired, 1);
 }
 
-async fn a_revoked_pass_buys_nothing(stand: Stand) {
-    let expires_at = admitted(&stand, 7).await;
-    assert_eq!(stand.leave(7).await, Departure::GaveUpPass);
-    assert_eq!(stand.leave(7).await, Departure::WasNotHere);
-    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Spent);
-    assert_eq!(stand.stats().await.revoked, 1);
+async fn a_revoked_pass_buys_nothing(fixture: StoreFixture) {
+    let expires_at = admitted(&fixture, 7).await;
+    assert_eq!(fixture.leave(7).await, Departure::GaveUpPass);
+    assert_eq!(fixture.leave(7).await, Departure::WasNotHere);
+    assert_eq!(fixture.claim(7, expires_at, "one").await, Claim::Spent);
+    assert_eq!(fixture.stats().await.revoked, 1);
 }
 
 /// Found by an attack: a direct pass that ends later than the queue's survived a purchase whose buyer left meanwhile.
-async fn dead_passes_stay_dead_where_the_clock_was_ahead_for_a_while(stand: Stand) {
-    let (spent, revoked) = (admitted(&stand, 7).await, admitted(&stand, 8).await);
-    assert_eq!(stand.buy(7, spent).await, Settled::Consumed);
-    stand.leave(8).await;
-    let now = virtual_queue::clock::Clock::wall_ms(&*stand.clock);
+async fn dead_passes_stay_dead_where_the_clock_was_ahead_for_a_while(fixture: StoreFixture) {
+    let (spent, revoked) = (admitted(&fixture, 7).await, admitted(&fixture, 8).await);
+    assert_eq!(fixture.buy(7, spent).await, Settled::Consumed);
+    fixture.leave(8).await;
+    let now = virtual_queue::clock::Clock::wall_ms(&*fixture.clock);
     // By more than is left of them, and less than a pass lives longer.
-    stand.advance(400_000);
-    stand.sweep().await;
-    stand.clock.set(now);
+    fixture.advance(400_000);
+    fixture.sweep().await;
+    fixture.clock.set(now);
     for (id, expires_at) in [(7, spent), (8, revoked)] {
-        assert_eq!(stand.claim(id, expires_at, "again").await, Claim::Spent, "{id}");
+        assert_eq!(fixture.claim(id, expires_at, "again").await, Claim::Spent, "{id}");
     }
 }
 
-async fn leaving_in_the_middle_of_a_purchase_keeps_no_other_pass(stand: Stand) {
-    let of_the_queue = admitted(&stand, 7).await;
-    stand.advance(61_000);
+async fn leaving_in_the_middle_of_a_purchase_keeps_no_other_pass(fixture: StoreFixture) {
+    let of_the_queue = admitted(&fixture, 7).await;
+    fixture.advance(61_000);
     let direct = of_the_queue + 60;
-    assert_eq!(stand.claim(7, of_the_queue, "purchase").await, Claim::Granted);
-    assert_eq!(stand.leave(7).await, Departure::GaveUpPass);
-    stand.settle(7, of_the_queue, "purchase", Settlement::Spent).await;
-    assert_eq!(stand.claim(7, direct, "another").await, Claim::Spent);
+    assert_eq!(fixture.claim(7, of_the_queue, "purchase").await, Claim::Granted);
+    assert_eq!(fixture.leave(7).await, Departure::GaveUpPass);
+    fixture.settle(7, of_the_queue, "purchase", Settlement::Spent).await;
+    assert_eq!(fixture.claim(7, direct, "another").await, Claim::Spent);
 }
 
-async fn a_direct_pass_buys_once_without_a_place_in_the_queue(stand: Stand) {
-    let expires_at = stand.now_s() + 300;
-    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted);
-    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse);
+async fn a_direct_pass_buys_once_without_a_place_in_the_queue(fixture: StoreFixture) {
+    let expires_at = fixture.now_s() + 300;
+    assert_eq!(fixture.claim(7, expires_at, "one").await, Claim::Granted);
+    assert_eq!(fixture.claim(7, expires_at, "two").await, Claim::InUse);
     assert_eq!(
-        stand.settle(7, expires_at, "one", Settlement::Spent).await,
+        fixture.settle(7, expires_at, "one", Settlement::Spent).await,
         Settled::Nothing,
         "no queue, no books to count it in"
     );
-    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::Spent);
-    assert_eq!(stand.stats().await.last_number, 0);
+    assert_eq!(fixture.claim(7, expires_at, "two").await, Claim::Spent);
+    assert_eq!(fixture.stats().await.last_number, 0);
 
-    stand.waits(1).await;
-    stand.store.count_direct(stand.target, 2).await.unwrap();
-    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::Spent, "also after a queue has begun");
-    assert_eq!(stand.buy(8, expires_at).await, Settled::DirectConsumed);
-    let stats = stand.stats().await;
+    fixture.waits(1).await;
+    fixture.store.count_direct(fixture.target, 2).await.unwrap();
+    assert_eq!(fixture.claim(7, expires_at, "two").await, Claim::Spent, "also after a queue has begun");
+    assert_eq!(fixture.buy(8, expires_at).await, Settled::DirectConsumed);
+    let stats = fixture.stats().await;
     assert_eq!((stats.direct, stats.direct_consumed, stats.issued, stats.consumed), (2, 1, 0, 0));
 }
 
-async fn spending_kills_every_pass_given_out_so_far(stand: Stand) {
-    let direct = stand.now_s() + 300;
-    stand.advance(5000);
-    let queued = admitted(&stand, 7).await;
+async fn spending_kills_every_pass_given_out_so_far(fixture: StoreFixture) {
+    let direct = fixture.now_s() + 300;
+    fixture.advance(5000);
+    let queued = admitted(&fixture, 7).await;
     assert!(queued > direct);
     // Whoever holds both buys with one of them.
-    assert_eq!(stand.buy(7, direct).await, Settled::Consumed);
-    assert_eq!(stand.claim(7, queued, "again").await, Claim::Spent);
-    assert_eq!(stand.poll(7).await, None);
-    let stats = stand.stats().await;
+    assert_eq!(fixture.buy(7, direct).await, Settled::Consumed);
+    assert_eq!(fixture.claim(7, queued, "again").await, Claim::Spent);
+    assert_eq!(fixture.poll(7).await, None);
+    let stats = fixture.stats().await;
     assert_eq!((stats.consumed, stats.direct_consumed, stats.live), (1, 0, 0));
 }
 
-async fn a_new_pass_is_newer_than_every_dead_one(stand: Stand) {
-    stand.set_overrides(Overrides { tick_ms: Some(1), ..Overrides::default() });
+async fn a_new_pass_is_newer_than_every_dead_one(fixture: StoreFixture) {
+    fixture.set_overrides(Overrides { tick_ms: Some(1), ..Overrides::default() });
     let mut last = 0;
     // All within one second: by the clock alone they would all end in the same one.
     for _ in 0..4 {
-        let expires_at = admitted(&stand, 7).await;
+        let expires_at = admitted(&fixture, 7).await;
         assert!(expires_at > last, "{expires_at} after {last}");
-        assert_eq!(stand.buy(7, expires_at).await, Settled::Consumed);
-        assert_eq!(stand.claim(7, expires_at, "again").await, Claim::Spent);
+        assert_eq!(fixture.buy(7, expires_at).await, Settled::Consumed);
+        assert_eq!(fixture.claim(7, expires_at, "again").await, Claim::Spent);
         last = expires_at;
     }
-    let expires_at = admitted(&stand, 7).await;
-    stand.leave(7).await;
-    assert!(admitted(&stand, 7).await > expires_at, "also than a revoked one");
+    let expires_at = admitted(&fixture, 7).await;
+    fixture.leave(7).await;
+    assert!(admitted(&fixture, 7).await > expires_at, "also than a revoked one");
 }
 
-async fn settling_twice_does_not_touch_a_newer_pass(stand: Stand) {
-    let old = admitted(&stand, 7).await;
-    assert_eq!(stand.buy(7, old).await, Settled::Consumed);
-    let new = admitted(&stand, 7).await;
-    assert_eq!(stand.settle(7, old, "purchase", Settlement::Spent).await, Settled::Nothing);
-    assert_eq!(stand.settle(7, old, "purchase", Settlement::GivenBack).await, Settled::Nothing);
-    assert_eq!(stand.poll(7).await, Some(Place::Admitted { expires_at: new }));
-    assert_eq!(stand.buy(7, new).await, Settled::Consumed);
-    assert_eq!(stand.stats().await.consumed, 2);
+async fn settling_twice_does_not_touch_a_newer_pass(fixture: StoreFixture) {
+    let old = admitted(&fixture, 7).await;
+    assert_eq!(fixture.buy(7, old).await, Settled::Consumed);
+    let new = admitted(&fixture, 7).await;
+    assert_eq!(fixture.settle(7, old, "purchase", Settlement::Spent).await, Settled::Nothing);
+    assert_eq!(fixture.settle(7, old, "purchase", Settlement::GivenBack).await, Settled::Nothing);
+    assert_eq!(fixture.poll(7).await, Some(Place::Admitted { expires_at: new }));
+    assert_eq!(fixture.buy(7, new).await, Settled::Consumed);
+    assert_eq!(fixture.stats().await.consumed, 2);
 }
 
-async fn claims_and_floors_outlive_the_queue(stand: Stand) {
-    let expires_at = stand.now_s() + 300;
-    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted);
-    stand.settle(8, expires_at, "elsewhere", Settlement::Spent).await;
-    stand.waits(1).await;
-    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse);
-    assert_eq!(stand.claim(8, expires_at, "two").await, Claim::Spent);
-    stand.waits(8).await;
-    stand.batch().await;
-    assert!(stand.pass(8).await > expires_at, "the pass from the queue is good, although a direct one was spent");
+async fn claims_and_floors_outlive_the_queue(fixture: StoreFixture) {
+    let expires_at = fixture.now_s() + 300;
+    assert_eq!(fixture.claim(7, expires_at, "one").await, Claim::Granted);
+    fixture.settle(8, expires_at, "elsewhere", Settlement::Spent).await;
+    fixture.waits(1).await;
+    assert_eq!(fixture.claim(7, expires_at, "two").await, Claim::InUse);
+    assert_eq!(fixture.claim(8, expires_at, "two").await, Claim::Spent);
+    fixture.waits(8).await;
+    fixture.batch().await;
+    assert!(fixture.pass(8).await > expires_at, "the pass from the queue is good, although a direct one was spent");
 }
 
-async fn a_purchase_without_a_pass_spends_the_one_its_user_has(stand: Stand) {
-    let (expires_at, of_another) = (admitted(&stand, 7).await, admitted(&stand, 8).await);
-    assert_eq!(stand.spend_all(7, 0).await, Settled::Consumed);
-    assert_eq!(stand.claim(7, expires_at, "again").await, Claim::Spent);
-    assert_eq!(stand.check(7, expires_at).await, Claim::Spent);
-    assert_eq!(stand.poll(7).await, None);
-    assert_eq!(stand.spend_all(7, 0).await, Settled::Nothing, "there is none any more");
-    assert_eq!(stand.settle(7, expires_at, "late", Settlement::Spent).await, Settled::Nothing, "it bought already");
-    assert_eq!(stand.check(8, of_another).await, Claim::Granted, "nobody else's");
-    let stats = stand.stats().await;
+async fn a_purchase_without_a_pass_spends_the_one_its_user_has(fixture: StoreFixture) {
+    let (expires_at, of_another) = (admitted(&fixture, 7).await, admitted(&fixture, 8).await);
+    assert_eq!(fixture.spend_all(7, 0).await, Settled::Consumed);
+    assert_eq!(fixture.claim(7, expires_at, "again").await, Claim::Spent);
+    assert_eq!(fixture.check(7, expires_at).await, Claim::Spent);
+    assert_eq!(fixture.poll(7).await, None);
+    assert_eq!(fixture.spend_all(7, 0).await, Settled::Nothing, "there is none any more");
+    assert_eq!(fixture.settle(7, expires_at, "late", Settlement::Spent).await, Settled::Nothing, "it bought already");
+    assert_eq!(fixture.check(8, of_another).await, Claim::Granted, "nobody else's");
+    let stats = fixture.stats().await;
     assert_eq!((stats.consumed, stats.direct_consumed, stats.live), (1, 0, 1));
-    let new = admitted(&stand, 7).await;
+    let new = admitted(&fixture, 7).await;
     assert!(new > expires_at);
-    assert_eq!(stand.buy(7, new).await, Settled::Consumed, "the next one is good");
+    assert_eq!(fixture.buy(7, new).await, Settled::Consumed, "the next one is good");
 }
 
-async fn a_purchase_without_a_pass_spends_what_another_purchase_has_claimed(stand: Stand) {
-    let expires_at = admitted(&stand, 7).await;
-    assert_eq!(stand.claim(7, expires_at, "select").await, Claim::Granted);
-    assert_eq!(stand.spend_all(7, 0).await, Settled::Consumed);
-    assert_eq!(stand.settle(7, expires_at, "select", Settlement::GivenBack).await, Settled::Nothing);
-    assert_eq!(stand.claim(7, expires_at, "again").await, Claim::Spent);
-    assert_eq!(stand.stats().await.consumed, 1);
+async fn a_purchase_without_a_pass_spends_what_another_purchase_has_claimed(fixture: StoreFixture) {
+    let expires_at = admitted(&fixture, 7).await;
+    assert_eq!(fixture.claim(7, expires_at, "select").await, Claim::Granted);
+    assert_eq!(fixture.spend_all(7, 0).await, Settled::Consumed);
+    assert_eq!(fixture.settle(7, expires_at, "select", Settlement::GivenBack).await, Settled::Nothing);
+    assert_eq!(fixture.claim(7, expires_at, "again").await, Claim::Spent);
+    assert_eq!(fixture.stats().await.consumed, 1);
 }
 
-async fn a_purchase_without_a_pass_spends_a_direct_one_that_nobody_has_seen(stand: Stand) {
-    let expires_at = stand.now_s() + 300;
-    assert_eq!(stand.spend_all(7, 0).await, Settled::Nothing, "no queue, no books to count it in");
-    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Spent);
-    stand.waits(1).await;
-    assert_eq!(stand.spend_all(8, 0).await, Settled::Nothing);
-    assert_eq!(stand.check(8, expires_at).await, Claim::Spent);
-    let stats = stand.stats().await;
+async fn a_purchase_without_a_pass_spends_a_direct_one_that_nobody_has_seen(fixture: StoreFixture) {
+    let expires_at = fixture.now_s() + 300;
+    assert_eq!(fixture.spend_all(7, 0).await, Settled::Nothing, "no queue, no books to count it in");
+    assert_eq!(fixture.claim(7, expires_at, "one").await, Claim::Spent);
+    fixture.waits(1).await;
+    assert_eq!(fixture.spend_all(8, 0).await, Settled::Nothing);
+    assert_eq!(fixture.check(8, expires_at).await, Claim::Spent);
+    let stats = fixture.stats().await;
     assert_eq!((stats.consumed, stats.direct_consumed, stats.waiting), (0, 0, 1));
-    assert_eq!(stand.spend_all(1, 0).await, Settled::Nothing, "who waits has no pass, and keeps the place");
-    stand.batch().await;
-    assert!(stand.pass(1).await > expires_at, "and gets one that is newer than all that are spent");
+    assert_eq!(fixture.spend_all(1, 0).await, Settled::Nothing, "who waits has no pass, and keeps the place");
+    fixture.batch().await;
+    assert!(fixture.pass(1).await > expires_at, "and gets one that is newer than all that are spent");
 }
 
-async fn a_purchase_without_a_pass_told_again_or_late_spares_passes_given_since(stand: Stand) {
-    let old = admitted(&stand, 7).await;
-    assert_eq!(stand.spend_all(7, 0).await, Settled::Consumed);
-    stand.advance(5000);
+async fn a_purchase_without_a_pass_told_again_or_late_spares_passes_given_since(fixture: StoreFixture) {
+    let old = admitted(&fixture, 7).await;
+    assert_eq!(fixture.spend_all(7, 0).await, Settled::Consumed);
+    fixture.advance(5000);
     // The pump ticks on.
-    stand.tick().await;
-    let new = admitted(&stand, 7).await;
+    fixture.tick().await;
+    let new = admitted(&fixture, 7).await;
     let ago = 5000 + 2000;
-    assert_eq!(stand.spend_all(7, ago).await, Settled::Nothing, "the answer was lost, and it is told again");
-    assert_eq!(stand.poll(7).await, Some(Place::Admitted { expires_at: new }));
+    assert_eq!(fixture.spend_all(7, ago).await, Settled::Nothing, "the answer was lost, and it is told again");
+    assert_eq!(fixture.poll(7).await, Some(Place::Admitted { expires_at: new }));
     assert!(new > old);
-    assert_eq!(stand.claim(7, new, "select").await, Claim::Granted);
+    assert_eq!(fixture.claim(7, new, "select").await, Claim::Granted);
 
-    let kept = admitted(&stand, 8).await;
-    stand.advance(60_000);
-    assert_eq!(stand.spend_all(8, 59_000).await, Settled::Consumed, "the store was away meanwhile");
-    assert_eq!(stand.check(8, kept).await, Claim::Spent);
-    assert_eq!(stand.stats().await.consumed, 2);
+    let kept = admitted(&fixture, 8).await;
+    fixture.advance(60_000);
+    assert_eq!(fixture.spend_all(8, 59_000).await, Settled::Consumed, "the store was away meanwhile");
+    assert_eq!(fixture.check(8, kept).await, Claim::Spent);
+    assert_eq!(fixture.stats().await.consumed, 2);
 }
 
-async fn a_pass_that_was_over_is_not_spent_by_a_purchase_without_one(stand: Stand) {
-    let expires_at = admitted(&stand, 7).await;
-    admitted(&stand, 8).await;
-    stand.advance((expires_at - stand.now_s()) * 1000);
-    assert_eq!(stand.spend_all(7, 0).await, Settled::Nothing, "the seats were locked for longer than the pass lived");
-    stand.advance(3000);
-    assert_eq!(stand.spend_all(8, 4000).await, Settled::Consumed, "that one was sold before its pass was over");
-    assert_eq!(stand.sweep().await.expired, 1);
-    let stats = stand.stats().await;
+async fn a_pass_that_was_over_is_not_spent_by_a_purchase_without_one(fixture: StoreFixture) {
+    let expires_at = admitted(&fixture, 7).await;
+    admitted(&fixture, 8).await;
+    fixture.advance((expires_at - fixture.now_s()) * 1000);
+    assert_eq!(fixture.spend_all(7, 0).await, Settled::Nothing, "the seats were locked for longer than the pass lived");
+    fixture.advance(3000);
+    assert_eq!(fixture.spend_all(8, 4000).await, Settled::Consumed, "that one was sold before its pass was over");
+    assert_eq!(fixture.sweep().await.expired, 1);
+    let stats = fixture.stats().await;
     assert_eq!((stats.consumed, stats.expired, stats.live), (1, 1, 0));
 }
 
-async fn each_purchase_without_a_pass_spends_a_pass_however_quickly_they_follow(stand: Stand) {
-    stand.set_overrides(Overrides { tick_ms: Some(500), ..Overrides::default() });
+async fn each_purchase_without_a_pass_spends_a_pass_however_quickly_they_follow(fixture: StoreFixture) {
+    fixture.set_overrides(Overrides { tick_ms: Some(500), ..Overrides::default() });
     for bought in 1..=4 {
-        let expires_at = admitted(&stand, 7).await;
-        assert_eq!(stand.spend_all(7, 0).await, Settled::Consumed, "{bought}");
-        assert_eq!(stand.check(7, expires_at).await, Claim::Spent);
-        assert_eq!(stand.stats().await.consumed, bought);
+        let expires_at = admitted(&fixture, 7).await;
+        assert_eq!(fixture.spend_all(7, 0).await, Settled::Consumed, "{bought}");
+        assert_eq!(fixture.check(7, expires_at).await, Claim::Spent);
+        assert_eq!(fixture.stats().await.consumed, bought);
     }
 }
 
-async fn checking_a_pass_takes_nothing(stand: Stand) {
-    let direct = stand.now_s() + 300;
-    assert_eq!(stand.check(9, direct).await, Claim::Granted, "also of a target that nobody uses");
-    assert_eq!(stand.check(9, stand.now_s()).await, Claim::Expired);
-    let expires_at = admitted(&stand, 7).await;
+async fn checking_a_pass_takes_nothing(fixture: StoreFixture) {
+    let direct = fixture.now_s() + 300;
+    assert_eq!(fixture.check(9, direct).await, Claim::Granted, "also of a target that nobody uses");
+    assert_eq!(fixture.check(9, fixture.now_s()).await, Claim::Expired);
+    let expires_at = admitted(&fixture, 7).await;
     for _ in 0..2 {
-        assert_eq!(stand.check(7, expires_at).await, Claim::Granted);
+        assert_eq!(fixture.check(7, expires_at).await, Claim::Granted);
     }
-    assert_eq!(stand.claim(7, expires_at, "one").await, Claim::Granted, "nobody holds it");
-    assert_eq!(stand.check(7, expires_at).await, Claim::Granted, "a purchase under way is no matter");
-    assert_eq!(stand.claim(7, expires_at, "two").await, Claim::InUse);
-    stand.advance((expires_at - stand.now_s()) * 1000);
-    assert_eq!(stand.check(7, expires_at).await, Claim::Expired);
+    assert_eq!(fixture.claim(7, expires_at, "one").await, Claim::Granted, "nobody holds it");
+    assert_eq!(fixture.check(7, expires_at).await, Claim::Granted, "a purchase under way is no matter");
+    assert_eq!(fixture.claim(7, expires_at, "two").await, Claim::InUse);
+    fixture.advance((expires_at - fixture.now_s()) * 1000);
+    assert_eq!(fixture.check(7, expires_at).await, Claim::Expired);
 }
 
-async fn passes_are_counted_once_each(stand: Stand) {
-    stand.crowd(1..=6).await;
-    stand.batch().await;
+async fn passes_are_counted_once_each(fixture: StoreFixture) {
+    fixture.crowd(1..=6).await;
+    fixture.batch().await;
     let mut expires_at = 0;
     for id in 1..=5 {
-        expires_at = stand.pass(id).await;
-        assert_eq!(stand.pass(id).await, expires_at);
+        expires_at = fixture.pass(id).await;
+        assert_eq!(fixture.pass(id).await, expires_at);
     }
-    stand.buy(1, expires_at).await;
-    stand.settle(1, expires_at, "purchase", Settlement::Spent).await;
-    stand.leave(2).await;
-    stand.leave(2).await;
-    stand.advance(300_000);
+    fixture.buy(1, expires_at).await;
+    fixture.settle(1, expires_at, "purchase", Settlement::Spent).await;
+    fixture.leave(2).await;
+    fixture.leave(2).await;
+    fixture.advance(300_000);
     // One is found to be over by a poll, one on entering again, one by the sweep; and leaving is too late for it.
-    assert_eq!(stand.poll(3).await, None);
-    stand.waits(4).await;
-    assert_eq!(stand.store.leave(stand.target, user(5)).await.unwrap(), Departure::WasNotHere);
-    assert_eq!(stand.sweep().await.expired, 1);
-    assert_eq!(stand.poll(3).await, None);
-    let text = stand.metrics.render();
+    assert_eq!(fixture.poll(3).await, None);
+    fixture.waits(4).await;
+    assert_eq!(fixture.store.leave(fixture.target, user(5)).await.unwrap(), Departure::WasNotHere);
+    assert_eq!(fixture.sweep().await.expired, 1);
+    assert_eq!(fixture.poll(3).await, None);
+    let text = fixture.metrics.render();
     for (event, count) in [("issued", 5), ("consumed", 1), ("revoked", 1), ("expired", 3)] {
         let line = format!("virtual_queue_tokens_total{{event=\"{event}\",target=\"LIMITED_DROP:42\"}} {count}\n");
         assert!(text.contains(&line), "{line}{text}");

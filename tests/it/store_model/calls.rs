@@ -8,7 +8,7 @@ use virtual_queue::store::{
 };
 
 use super::{TARGETS, USERS};
-use crate::stand::{target, user};
+use crate::store_fixture::{target, user};
 
 /// How a replica's pump ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,11 +25,11 @@ impl Drop for Abandoned {
 
 #[actix_web::test]
 async fn a_connection_cut_in_the_middle_of_a_purchase_leaves_a_settled_pass() {
-    let doors = Doors::new();
+    let fixture = GateFixture::new();
     let (abandoned, mut was_abandoned) = mpsc::unbounded_channel();
     let (arrived, mut has_arrived) = mpsc::unbounded_channel();
     let sells = Arc::new(Notify::new());
-    let (gate, selling) = (doors.gate.clone(), sells.clone());
+    let (gate, selling) = (fixture.gate.clone(), sells.clone());
     let server = HttpServer::new(move || {
         let (abandoned, arrived, selling) = (abandoned.clone(), arrived.clone(), selling.clone());
         let shop = move || {
@@ -59,15 +59,15 @@ async fn a_connection_cut_in_the_middle_of_a_purchase_leaves_a_settled_pass() {
     let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
     let request = format!(
         "POST {ORDERS} HTTP/1.1\r\nHost: shop\r\nX-User-Id: 7\r\nX-Entry-Token: {}\r\nContent-Length: 0\r\n\r\n",
-        doors.pass(7)
+        fixture.pass(7)
     );
     client.write_all(request.as_bytes()).await.unwrap();
     until("it is with the shop", || has_arrived.try_recv().is_ok()).await;
     client.set_zero_linger().unwrap();
     drop(client);
     until("the request is dropped", || was_abandoned.try_recv().is_ok()).await;
-    assert!(doors.store.is_claimed() && doors.store.settled().is_empty());
+    assert!(fixture.store.is_claimed() && fixture.store.settled().is_empty());
     sells.notify_one();
-    doors.settles(Settlement::Spent).await;
+    fixture.settles(Settlement::Spent).await;
     handle.stop(false).await;
 }

@@ -65,7 +65,7 @@ impl FeatureFlagEvaluator for OnFor {
 }
 
 /// A gate with a shop behind it that does as told and remembers what it saw.
-struct Doors {
+struct GateFixture {
     keys: Arc<Keyring>,
     store: Arc<FakeStore>,
     metrics: Arc<Metrics>,
@@ -117,7 +117,7 @@ impl Shop {
     }
 }
 
-impl Doors {
+impl GateFixture {
     fn new() -> Self {
         Self::with_flags(Arc::new(AlwaysOn))
     }

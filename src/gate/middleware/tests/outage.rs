@@ -10,17 +10,17 @@ async fn a_store_that_is_away_stops_no_purchase_and_still_no_forgery() {
     for error in
         [StoreError::Unavailable("refused".to_owned()), StoreError::TimedOut, StoreError::Broken("?".to_owned())]
     {
-        let mut doors = Doors::new();
-        doors.gate.retry_pause = Duration::from_millis(50);
-        doors.claim_answers(Err(error));
-        let answer = doors.buy(7, &doors.pass(7)).await;
+        let mut fixture = GateFixture::new();
+        fixture.gate.retry_pause = Duration::from_millis(50);
+        fixture.claim_answers(Err(error));
+        let answer = fixture.buy(7, &fixture.pass(7)).await;
         assert_eq!((answer.status, answer.degraded.as_deref()), (201, Some("redis")));
-        assert_eq!(doors.store.settled(), [], "nobody waits for the store twice");
-        assert!(doors.counted(r#"virtual_queue_redis_degraded_total{operation="gate"} 1"#));
-        assert_denied(&doors.buy(7, &Doors::new().pass(7)).await);
+        assert_eq!(fixture.store.settled(), [], "nobody waits for the store twice");
+        assert!(fixture.counted(r#"virtual_queue_redis_degraded_total{operation="gate"} 1"#));
+        assert_denied(&fixture.buy(7, &GateFixture::new().pass(7)).await);
         // The claim may have been taken: it is settled late.
-        doors.settles(Settlement::Spent).await;
-        assert_denied(&doors.buy(7, &doors.pass(7)).await);
+        fixture.settles(Settlement::Spent).await;
+        assert_denied(&fixture.buy(7, &fixture.pass(7)).await);
     }
 }
 
@@ -47,37 +47,37 @@ impl FeatureFlagEvaluator for Unread {
 
 #[actix_web::test]
 async fn where_nobody_knows_whether_a_pass_is_needed_purchases_go_on_and_say_so() {
-    let doors = Doors::with_flags(Arc::new(Unread));
-    let pass = doors.pass(7);
+    let fixture = GateFixture::with_flags(Arc::new(Unread));
+    let pass = fixture.pass(7);
     let with_pass = [("X-User-Id", "7"), ("X-Entry-Token", pass.as_str())];
     for (path, lines) in [(ORDERS, &[][..]), (ORDERS, &with_pass), ("/limited-drops/42//orders", &[])] {
-        let answer = doors.send(path, lines).await;
+        let answer = fixture.send(path, lines).await;
         assert_eq!((answer.status, answer.degraded.as_deref()), (201, Some("redis")), "{path}");
     }
-    assert!(!doors.store.is_claimed());
-    assert_eq!(doors.send("/limited-drops/42", &[]).await.degraded, None, "that is no purchase");
-    assert!(doors.counted(r#"virtual_queue_redis_degraded_total{operation="gate"} 3"#));
-    let asked = doors.gate.judge(&Method::POST, &Uri::from_static(ORDERS), &HeaderMap::new(), false).await;
+    assert!(!fixture.store.is_claimed());
+    assert_eq!(fixture.send("/limited-drops/42", &[]).await.degraded, None, "that is no purchase");
+    assert!(fixture.counted(r#"virtual_queue_redis_degraded_total{operation="gate"} 3"#));
+    let asked = fixture.gate.judge(&Method::POST, &Uri::from_static(ORDERS), &HeaderMap::new(), false).await;
     assert_eq!(asked, Verdict::Unchecked);
-    assert!(doors.counted(r#"virtual_queue_redis_degraded_total{operation="gate"} 4"#));
+    assert!(fixture.counted(r#"virtual_queue_redis_degraded_total{operation="gate"} 4"#));
 }
 
 #[actix_web::test]
 async fn settling_that_fails_is_tried_again_for_as_long_as_it_matters() {
-    let doors = Doors::new();
-    doors.store.state.lock().unwrap().settle_failures = 3;
-    let answer = doors.buy(7, &doors.pass(7)).await;
+    let fixture = GateFixture::new();
+    fixture.store.state.lock().unwrap().settle_failures = 3;
+    let answer = fixture.buy(7, &fixture.pass(7)).await;
     assert_eq!((answer.status, answer.degraded), (201, None));
-    doors.settles(Settlement::Spent).await;
+    fixture.settles(Settlement::Spent).await;
 
     for (status, failures_left) in [(409, 95), (201, 0)] {
-        let mut doors = Doors::new();
-        doors.gate = doors.gate.lease(Duration::from_millis(4));
-        doors.shop.answers.set(status);
-        doors.store.state.lock().unwrap().settle_failures = 100;
-        assert_eq!(doors.buy(7, &doors.pass(7)).await.status, status);
-        until("nobody tries any more", || doors.gate.retrying.available_permits() == MAX_RETRYING).await;
-        let left = doors.store.state.lock().unwrap().settle_failures;
+        let mut fixture = GateFixture::new();
+        fixture.gate = fixture.gate.lease(Duration::from_millis(4));
+        fixture.shop.answers.set(status);
+        fixture.store.state.lock().unwrap().settle_failures = 100;
+        assert_eq!(fixture.buy(7, &fixture.pass(7)).await.status, status);
+        until("nobody tries any more", || fixture.gate.retrying.available_permits() == MAX_RETRYING).await;
+        let left = fixture.store.state.lock().unwrap().settle_failures;
         assert_eq!(left, failures_left, "given back: as long as the lease; spent: as long as the pass");
     }
 }

@@ -35,7 +35,7 @@ async fn timed(store: &RedisStore, id: u64) -> (Result<Option<Place>, StoreError
 }
 
 async fn reaches(store: &RedisStore, state: State, within: Duration) {
-    let master = store.shared.masters.of("").unwrap();
+    let master = store.runner.masters.of("").unwrap();
     let reached = master.breaker().reached(state);
     tokio::time::timeout(within, reached).await.unwrap_or_else(|_| panic!("not {state:?} within {within:?}"));
 }

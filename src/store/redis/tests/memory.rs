@@ -10,19 +10,19 @@ async fn used(redis: &mut ::redis::aio::MultiplexedConnection) -> u64 {
 #[tokio::test]
 async fn a_waiting_visitor_with_an_id_of_13_digits_costs_under_240_bytes() {
     const PEOPLE: u64 = 100_000;
-    let room = Room::with(QueueRules { capacity: 2 * PEOPLE, ..rules() }).await;
-    let mut redis = room.redis().await;
-    room.enter(1).await;
+    let fixture = RedisStoreFixture::with(QueueRules { capacity: 2 * PEOPLE, ..rules() }).await;
+    let mut redis = fixture.redis().await;
+    fixture.enter(1).await;
     let before = used(&mut redis).await;
     for group in 0..PEOPLE / 1000 {
         let crowd =
-            (0..1000).map(|at| room.store.enter_if_absent(target(), user(1_700_000_000_000 + group * 1000 + at)));
+            (0..1000).map(|at| fixture.store.enter_if_absent(target(), user(1_700_000_000_000 + group * 1000 + at)));
         let places = futures_util::future::join_all(crowd).await;
         assert!(places.iter().all(|place| matches!(place, Ok(Some(_)))));
         // 5,000 people a second: an entry time for every 2,500 of them.
-        room.pass(200);
+        fixture.pass(200);
     }
-    let entered = room.store.stats(target()).await.unwrap().entered;
+    let entered = fixture.store.stats(target()).await.unwrap().entered;
     let each = (used(&mut redis).await - before) as f64 / entered as f64;
     assert_eq!(entered, PEOPLE + 1);
     assert!(each < 240.0, "{each:.1} bytes a visitor");

@@ -16,11 +16,11 @@ fn is_the_example(script: &Script, reply: &[i64]) {
 
 #[tokio::test]
 async fn the_examples_of_enter_and_status_are_true() {
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     let reply = redis.run(&scripts::ENTER, 1_000_000, &["7", "8"]).await;
     is_the_example(&scripts::ENTER, &reply);
 
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     redis.enter(1_000_000, 7..=7).await;
     redis.enter(1_000_000, 1001..=1099).await;
     redis.enter(1_000_000, 8..=8).await;
@@ -31,14 +31,14 @@ async fn the_examples_of_enter_and_status_are_true() {
 
 #[tokio::test]
 async fn the_examples_of_the_ticks_scripts_are_true() {
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     redis.enter(1_000_000, 1..=250).await;
     let first = redis.run(&scripts::ADMIT, 1_002_003, &[]).await;
     is_the_example(&scripts::ADMIT, &first);
     let again = redis.run(&scripts::ADMIT, 1_002_003, &[]).await;
     is_the_example(&scripts::ADMIT, &again);
 
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     let unused = redis.run(&scripts::EVICT, 1_000_000, &[]).await;
     is_the_example(&scripts::EVICT, &unused);
     // One gets a pass that ends before 1,000,000; three wait behind a paused pump, and poll no more for its
@@ -60,7 +60,7 @@ async fn the_examples_of_the_ticks_scripts_are_true() {
 
 #[tokio::test]
 async fn the_examples_of_leaving_buying_and_the_books_are_true() {
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     let unused = redis.run(&scripts::STATS, 1_000_000, &[]).await;
     is_the_example(&scripts::STATS, &unused);
     redis.enter(1_000_000, 7..=7).await;
@@ -69,7 +69,7 @@ async fn the_examples_of_leaving_buying_and_the_books_are_true() {
     let direct = redis.run(&scripts::DIRECT, 1_000_000, &["3"]).await;
     is_the_example(&scripts::DIRECT, &direct);
 
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     redis.enter(990_000, 8..=8).await;
     redis.enter(990_000, 10..=10).await;
     redis.run(&scripts::ADMIT, 1_000_000, &[]).await;
@@ -78,7 +78,7 @@ async fn the_examples_of_leaving_buying_and_the_books_are_true() {
     bought.extend(["9", "1300", "", "check", "10", "0", "", "all"]);
     is_the_example(&scripts::PURCHASE, &redis.run(&scripts::PURCHASE, 1_000_000, &bought).await);
 
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     redis.enter(1_000_000, 7..=7).await;
     redis.enter(1_000_000, 9..=9).await;
     redis.run(&scripts::PURCHASE, 980_000, &["15000", "9", "1280", "n", "claim"]).await;

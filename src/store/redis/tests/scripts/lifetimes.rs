@@ -6,7 +6,7 @@ const IDLE_MS: i64 = 1_800_000;
 
 #[tokio::test]
 async fn every_key_of_a_target_but_its_settings_ends_and_only_people_keep_it() {
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     redis.ask::<i64>(&["HSET", &redis_key(9), "batch_size", "2"]).await;
     let fresh = |ttls: &BTreeMap<String, i64>, what: &str| {
         for (key, ttl) in ttls {
@@ -47,7 +47,7 @@ async fn every_key_of_a_target_but_its_settings_ends_and_only_people_keep_it() {
 
 #[tokio::test]
 async fn a_pass_from_before_leaves_nothing_eternal_behind() {
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "1", "1300", "n1", "claim"]).await;
     redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "2", "1300", "n2", "claim"]).await;
     redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "1", "1300", "n1", "spent"]).await;
@@ -59,7 +59,7 @@ async fn a_pass_from_before_leaves_nothing_eternal_behind() {
 
 #[tokio::test]
 async fn a_queue_closed_from_the_start_leaves_nothing_eternal_behind() {
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     redis.ask::<i64>(&["HSET", &redis_key(9), "capacity", "0"]).await;
     let reply = redis.run(&scripts::ENTER, 1_000_000, &["1"]).await;
     assert_eq!(reply[7..], [4, 0, 0], "full");
@@ -69,7 +69,7 @@ async fn a_queue_closed_from_the_start_leaves_nothing_eternal_behind() {
 
 #[tokio::test]
 async fn calls_that_find_nobody_write_nothing() {
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     redis.run(&scripts::STATUS, 1_000_000, &["1", "2"]).await;
     redis.run(&scripts::LEAVE, 1_000_000, &["1"]).await;
     redis.run(&scripts::STATS, 1_000_000, &[]).await;
@@ -93,7 +93,7 @@ async fn calls_that_find_nobody_write_nothing() {
 
 #[tokio::test]
 async fn a_number_begins_a_new_life_and_old_floors_outlive_it() {
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     redis.enter(1_000_000, 1..=2).await;
     redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "9", "1300", "n", "claim"]).await;
     redis.run(&scripts::PURCHASE, 1_000_000, &["15000", "9", "1300", "n", "spent"]).await;

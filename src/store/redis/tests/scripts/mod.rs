@@ -13,12 +13,12 @@ use super::*;
 use crate::redis::scripts::{self, Script};
 
 /// A Redis without a store on it, so that nothing but the scripts writes.
-struct Bare {
+struct ScriptFixture {
     _server: TestServer,
     connection: MultiplexedConnection,
 }
 
-impl Bare {
+impl ScriptFixture {
     async fn open() -> Self {
         let server = TestServer::start();
         let connection = server.connection().await;

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn the_mark_stops_at_a_silent_person_whom_this_tick_may_not_evict_any_more() {
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     redis.ask::<i64>(&["HSET", &redis_key(9), "paused", "1"]).await;
     redis.enter(1_000_000, 1..=1005).await;
     for now in (1_000_000..1_070_000).step_by(2000) {
@@ -25,14 +25,14 @@ async fn the_mark_stops_at_a_silent_person_whom_this_tick_may_not_evict_any_more
 async fn purchases_in_one_call_are_judged_one_after_the_other() {
     // The first that asks for a pass gets it, and each purchase ends by itself.
     let claims = ["15000", "7", "1300", "a", "claim", "7", "1300", "b", "claim", "8", "900", "c", "claim"];
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &claims).await[1..], [1, 3, 4]);
     let ended = ["15000", "7", "1300", "b", "back", "7", "1300", "a", "spent", "7", "1300", "a", "spent"];
     assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &ended).await[1..], [5, 5, 5], "no queue, no books");
     assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &claims).await[1..], [2, 2, 4]);
 
     // What one call of a batch did, the next sees: given back, taken by another, spent, refused.
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     let turns = [
         ["7", "1300", "a", "claim"],
         ["7", "1300", "a", "back"],
@@ -48,7 +48,7 @@ async fn purchases_in_one_call_are_judged_one_after_the_other() {
 
 #[tokio::test]
 async fn rubbish_in_one_persons_claim_is_nobody_elses_trouble_and_not_that_persons() {
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     redis.ask::<i64>(&["HSET", &redis_key(6), "9", "rubbish"]).await;
     let claims = ["15000", "1", "1300", "a", "claim", "9", "1300", "b", "claim"];
     assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &claims).await[1..], [1, 1]);
@@ -56,7 +56,7 @@ async fn rubbish_in_one_persons_claim_is_nobody_elses_trouble_and_not_that_perso
 
 #[tokio::test]
 async fn with_as_many_targets_as_allowed_a_new_one_is_refused_and_who_is_in_stays_in() {
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     assert_eq!(redis.register("LIMITED_DROP:1", 1).await, [1]);
     assert_eq!(redis.register("LIMITED_DROP:2", 1).await, [0]);
     assert_eq!(redis.register("LIMITED_DROP:1", 1).await, [1]);
@@ -65,7 +65,7 @@ async fn with_as_many_targets_as_allowed_a_new_one_is_refused_and_who_is_in_stay
 
 #[tokio::test]
 async fn settings_are_written_back_over_none_and_over_older_ones_alone() {
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     let (two, three) = (["version", "2", "batch_size", "9"], ["version", "3", "paused", "1"]);
     assert_eq!(redis.restore_settings("0", &["batch_size", "5"]).await[1..], [1], "none are stored");
     assert_eq!(
@@ -87,7 +87,7 @@ async fn settings_are_written_back_over_none_and_over_older_ones_alone() {
 
 #[tokio::test]
 async fn the_largest_batch_takes_redis_under_5_ms() {
-    let mut redis = Bare::open().await;
+    let mut redis = ScriptFixture::open().await;
     redis.ask::<i64>(&["HSET", &redis_key(9), "batch_size", "10000", "tick_ms", "500"]).await;
     redis.enter(1_000_000, 1..=60_000).await;
     redis.ask::<()>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]).await;

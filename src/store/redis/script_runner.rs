@@ -1,4 +1,4 @@
-//! What all calls share: the rules as arguments, the time, and what is counted on a reply.
+//! Runs a script for a target: the arguments that all scripts have, the time, and what is counted on a reply.
 
 use std::{
     collections::HashSet,
@@ -6,14 +6,16 @@ use std::{
     time::Duration,
 };
 
-use super::reply::{self, Timed};
+use super::{
+    batch::GroupCall,
+    reply::{self, Timed},
+};
 use crate::{
     clock::{Clock, StoreClock},
     domain::{QueueTarget, UserId},
     metrics::{Metrics, TokenEvent},
     redis::{
-        Call, Failure, Masters,
-        batch::GroupCall,
+        Call, Failure, Lane, Masters,
         keys::{self, TargetKeys},
         scripts::Script,
     },
@@ -24,7 +26,7 @@ use crate::{
 const CLOCK_STEP_MS: i64 = 1000;
 
 /// What every call needs.
-pub(super) struct Shared {
+pub(super) struct ScriptRunner {
     pub(super) masters: Arc<Masters>,
     pub(super) rules: QueueRules,
     /// ARGV 2 to 7 of every script.
@@ -39,7 +41,7 @@ pub(super) struct Shared {
     served: Mutex<HashSet<QueueTarget>>,
 }
 
-impl Shared {
+impl ScriptRunner {
     pub(super) fn new(
         masters: Arc<Masters>,
         rules: QueueRules,
@@ -82,35 +84,22 @@ impl Shared {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn args(&self, may_evict: u64, own: impl IntoIterator<Item = String>) -> Vec<String> {
-        let now = self.test_time.as_ref().map(|time| time.wall_ms().to_string()).unwrap_or_default();
-        let common = std::iter::once(now).chain(self.rule_args.iter().cloned()).chain([may_evict.to_string()]);
-        common.chain(own).collect()
-    }
-
-    /// A script for one person, on the hot connection.
-    pub(super) async fn hot<T>(
+    /// Runs a script. `read` understands its reply.
+    pub(super) async fn run<T>(
         &self,
-        script: &'static Script,
-        target: QueueTarget,
-        own: impl IntoIterator<Item = String>,
-        read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
-    ) -> Result<T, StoreError> {
-        Ok(self.group(script, target, own, 1, read).await?)
-    }
-
-    /// A script for many at once, on the hot connection.
-    pub(super) async fn group<T>(
-        &self,
-        script: &'static Script,
-        target: QueueTarget,
-        own: impl IntoIterator<Item = String>,
-        people: usize,
+        call: ScriptCall,
         read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
     ) -> Result<T, Failure> {
-        let (keys, args) = (TargetKeys::of(target), self.args(0, own));
-        let (reply, asked) = self.masters.run_hot(script, keys.all(), &args, people).await?;
-        self.understood(asked, read(&reply))
+        let ScriptCall { lane, script, target, own, people, may_evict } = call;
+        let (keys, now) = (TargetKeys::of(target), self.test_time.as_ref().map(|time| time.wall_ms().to_string()));
+        let common = std::iter::once(now.unwrap_or_default()).chain(self.rule_args.iter().cloned());
+        let args: Vec<String> = common.chain([may_evict.to_string()]).chain(own).collect();
+        let (reply, asked) = self.masters.run(lane, script, keys.all(), &args, people).await?;
+        let read = read(&reply).and_then(|reply| self.learn_time(asked, reply));
+        read.map_err(|error| match error {
+            StoreError::Broken(what) => Failure::Broken(what),
+            other => Failure::Broken(other.to_string()),
+        })
     }
 
     /// How long after a loss no batch goes: a tick, of those configured and set for the target the longer. In a time made
@@ -128,51 +117,6 @@ impl Shared {
 
     pub(super) fn metrics(&self) -> &Metrics {
         &self.metrics
-    }
-
-    /// A script for the pump or the operator, over the pool.
-    pub(super) async fn pooled<T>(
-        &self,
-        script: &'static Script,
-        target: QueueTarget,
-        own: impl IntoIterator<Item = String>,
-        read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
-    ) -> Result<T, StoreError> {
-        let args = self.args(0, own);
-        Ok(self.run_pooled(Duration::ZERO, script, target, args, read).await?)
-    }
-
-    /// A script that may evict so many silent people, not before the master's last loss is `quiet` ago.
-    pub(super) async fn evicting<T>(
-        &self,
-        may_evict: u64,
-        quiet: Duration,
-        script: &'static Script,
-        target: QueueTarget,
-        read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
-    ) -> Result<T, Failure> {
-        self.run_pooled(quiet, script, target, self.args(may_evict, []), read).await
-    }
-
-    async fn run_pooled<T>(
-        &self,
-        quiet: Duration,
-        script: &'static Script,
-        target: QueueTarget,
-        args: Vec<String>,
-        read: impl FnOnce(&[i64]) -> Result<Timed<T>, StoreError>,
-    ) -> Result<T, Failure> {
-        let keys = TargetKeys::of(target);
-        let (reply, asked) = self.masters.run_pooled(script, keys.all(), &args, quiet).await?;
-        self.understood(asked, read(&reply))
-    }
-
-    fn understood<T>(&self, asked: Duration, reply: Result<Timed<T>, StoreError>) -> Result<T, Failure> {
-        let read = reply.and_then(|reply| self.learn_time(asked, reply));
-        read.map_err(|error| match error {
-            StoreError::Broken(what) => Failure::Broken(what),
-            other => Failure::Broken(other.to_string()),
-        })
     }
 
     fn learn_time<T>(&self, asked: Duration, reply: Timed<T>) -> Result<T, StoreError> {
@@ -193,13 +137,54 @@ impl Shared {
         let members: Vec<String> = targets.iter().map(QueueTarget::to_string).collect();
         let mut add = ::redis::cmd("SADD");
         add.arg(keys::ACTIVE).arg(members);
-        Ok(self.masters.pooled(keys::ACTIVE, Call::command(add)).await?)
+        Ok(self.masters.ask(Lane::POOLED, keys::ACTIVE, Call::command(add)).await?)
+    }
+}
+
+/// A script to run for a target.
+pub(super) struct ScriptCall {
+    lane: Lane,
+    script: &'static Script,
+    target: QueueTarget,
+    /// Its own arguments, after those that all scripts have.
+    own: Vec<String>,
+    /// Who share the call.
+    people: usize,
+    /// Silent people that it may evict.
+    may_evict: u64,
+}
+
+impl ScriptCall {
+    /// For one person, on the lane that buyers wait for.
+    pub(super) fn hot(script: &'static Script, target: QueueTarget, own: impl IntoIterator<Item = String>) -> Self {
+        let own = own.into_iter().collect();
+        Self { lane: Lane::Hot, script, target, own, people: 1, may_evict: 0 }
+    }
+
+    /// For a pump or an operator.
+    pub(super) fn pooled(script: &'static Script, target: QueueTarget, own: impl IntoIterator<Item = String>) -> Self {
+        Self { lane: Lane::POOLED, ..Self::hot(script, target, own) }
+    }
+
+    /// So many people share it.
+    pub(super) fn shared_by(self, people: usize) -> Self {
+        Self { people, ..self }
+    }
+
+    /// It may evict so many silent people.
+    pub(super) fn evicting(self, may_evict: u64) -> Self {
+        Self { may_evict, ..self }
+    }
+
+    /// It goes no sooner than `quiet` after the last loss of the master.
+    pub(super) fn after_loss(self, quiet: Duration) -> Self {
+        Self { lane: Lane::Pooled { quiet }, ..self }
     }
 }
 
 /// `enter.lua` or `status.lua`, for many people.
 pub(super) struct Visit {
-    pub(super) shared: Arc<Shared>,
+    pub(super) runner: Arc<ScriptRunner>,
     pub(super) script: &'static Script,
     /// The code of who has neither place nor pass.
     pub(super) absent: i64,
@@ -210,17 +195,18 @@ impl GroupCall for Visit {
     type Answer = Option<Place>;
 
     async fn call(&self, target: QueueTarget, people: &[UserId]) -> Result<Vec<Option<Place>>, Failure> {
-        let shared = &self.shared;
+        let runner = &self.runner;
         let read = |reply: &[i64]| reply::visits(self.script.name(), self.absent, people.len(), reply);
         let own = people.iter().map(UserId::to_string);
-        let found = shared.group(self.script, target, own, people.len(), read).await?;
-        shared.metrics.tokens(target, TokenEvent::Issued, found.issued);
-        shared.metrics.tokens(target, TokenEvent::Expired, found.expired);
+        let call = ScriptCall::hot(self.script, target, own).shared_by(people.len());
+        let found = runner.run(call, read).await?;
+        runner.metrics.tokens(target, TokenEvent::Issued, found.issued);
+        runner.metrics.tokens(target, TokenEvent::Expired, found.expired);
         for wait in found.waits {
-            shared.metrics.waited(target, wait);
+            runner.metrics.waited(target, wait);
         }
         if found.places.iter().any(Option::is_some) {
-            shared.note_served([target]);
+            runner.note_served([target]);
         }
         Ok(found.places)
     }

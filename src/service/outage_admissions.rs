@@ -15,7 +15,7 @@ pub(super) const MOST_PEOPLE: usize = 200_000;
 
 /// How somebody gets through without the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Passage {
+pub(super) enum Admission {
     /// As before: with the pass that ends then.
     Again(u64),
     /// For the first time, or anew because the pass from before is over.
@@ -29,7 +29,7 @@ pub(super) enum Passage {
 
 /// The people let through, with the expiry (s) of the pass each got last.
 #[derive(Debug)]
-pub(super) struct LetThrough {
+pub(super) struct OutageAdmissions {
     people: Mutex<People>,
     most_people: usize,
     /// Targets that nobody has vouched for at most: anybody can ask for any id.
@@ -42,24 +42,24 @@ struct People {
     count: usize,
 }
 
-impl LetThrough {
+impl OutageAdmissions {
     /// A memory of nobody yet.
     pub(super) fn new(most_people: usize, most_targets: u64) -> Self {
         let most_targets = usize::try_from(most_targets).unwrap_or(usize::MAX);
         Self { people: Mutex::default(), most_people, most_targets }
     }
 
-    /// An open door: everybody gets through, whether or not there is room to remember them. `known`: the target is one
+    /// An open policy: everybody gets through, whether or not there is room to remember them. `known`: the target is one
     /// that has a queue.
-    pub(super) fn pass(&self, target: QueueTarget, known: bool, user: UserId, expires_at: u64, now: u64) -> Passage {
+    pub(super) fn pass(&self, target: QueueTarget, known: bool, user: UserId, expires_at: u64, now: u64) -> Admission {
         let mut people = self.lock();
         match people.live(target, user, now) {
-            Some(live) => Passage::Again(live),
-            None => Passage::New { remembered: self.remember(&mut people, target, known, user, expires_at) },
+            Some(live) => Admission::Again(live),
+            None => Admission::New { remembered: self.remember(&mut people, target, known, user, expires_at) },
         }
     }
 
-    /// A narrow door: who is new needs a slot, and room to be remembered, or else they would take another each time.
+    /// A narrow policy: who is new needs a slot, and room to be remembered, or else they would take another each time.
     pub(super) fn pass_narrow(
         &self,
         target: QueueTarget,
@@ -67,15 +67,15 @@ impl LetThrough {
         user: UserId,
         (expires_at, now): (u64, u64),
         take_slot: impl FnOnce() -> bool,
-    ) -> Passage {
+    ) -> Admission {
         let mut people = self.lock();
         if let Some(live) = people.live(target, user, now) {
-            return Passage::Again(live);
+            return Admission::Again(live);
         }
         if !self.has_room(&people, target, known, user) || !take_slot() {
-            return Passage::Shut;
+            return Admission::Shut;
         }
-        Passage::New { remembered: self.remember(&mut people, target, known, user, expires_at) }
+        Admission::New { remembered: self.remember(&mut people, target, known, user, expires_at) }
     }
 
     /// Somebody has given up what they had, and the store knows.
@@ -136,7 +136,7 @@ impl LetThrough {
 /// People of one target on their way to the store. Whoever is still in it when it is dropped is remembered again.
 #[derive(Debug)]
 pub(super) struct Taken<'a> {
-    memory: &'a LetThrough,
+    memory: &'a OutageAdmissions,
     target: QueueTarget,
     people: Vec<(UserId, u64)>,
 }
@@ -194,22 +194,22 @@ mod tests {
     }
 
     /// Hands everybody of a target over.
-    fn taken(through: &LetThrough, id: u64) -> Vec<(UserId, u64)> {
+    fn taken(through: &OutageAdmissions, id: u64) -> Vec<(UserId, u64)> {
         std::mem::take(&mut through.take(target(id)).people)
     }
 
-    const REMEMBERED: Passage = Passage::New { remembered: true };
-    const FORGOTTEN: Passage = Passage::New { remembered: false };
+    const REMEMBERED: Admission = Admission::New { remembered: true };
+    const FORGOTTEN: Admission = Admission::New { remembered: false };
 
     #[test]
     fn beyond_the_bound_an_open_door_stays_open_and_a_narrow_one_shuts() {
-        let through = LetThrough::new(2, 10);
+        let through = OutageAdmissions::new(2, 10);
         assert_eq!(through.pass(target(1), true, user(1), 300, 0), REMEMBERED);
         assert_eq!(through.pass(target(2), true, user(1), 300, 0), REMEMBERED, "each target for itself");
         assert_eq!(through.pass(target(1), true, user(2), 300, 0), FORGOTTEN);
         let slot = || panic!("nobody may take a slot who could not be remembered");
-        assert_eq!(through.pass_narrow(target(1), true, user(2), (300, 0), slot), Passage::Shut);
-        assert_eq!(through.pass(target(1), true, user(1), 360, 299), Passage::Again(300));
+        assert_eq!(through.pass_narrow(target(1), true, user(2), (300, 0), slot), Admission::Shut);
+        assert_eq!(through.pass(target(1), true, user(1), 360, 299), Admission::Again(300));
         assert_eq!(through.pass(target(1), true, user(1), 600, 300), REMEMBERED, "anew, in the same room");
         through.forget(target(1), user(1));
         through.forget(target(1), user(1));
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn made_up_targets_take_no_room_from_those_that_have_a_queue() {
-        let through = LetThrough::new(100, 3);
+        let through = OutageAdmissions::new(100, 3);
         for id in 1..=10 {
             let expected = if id <= 3 { REMEMBERED } else { FORGOTTEN };
             assert_eq!(through.pass(target(id), false, user(1), 300, 0), expected);
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn who_is_not_handed_over_is_remembered_unless_there_is_a_newer_pass() {
-        let through = LetThrough::new(100, 3);
+        let through = OutageAdmissions::new(100, 3);
         for id in 1..=3 {
             through.pass(target(1), true, user(id), 300, 0);
         }
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn who_has_had_the_turn_can_be_forgotten() {
-        let through = LetThrough::new(100, 3);
+        let through = OutageAdmissions::new(100, 3);
         through.pass(target(1), true, user(1), 300, 0);
         through.pass(target(1), true, user(2), 360, 0);
         through.take(target(1)).forget_expired(300);

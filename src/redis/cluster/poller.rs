@@ -5,7 +5,7 @@ use std::{sync::Weak, time::Duration};
 use ::redis::{Value, aio::MultiplexedConnection, pipe};
 use tokio::time::{sleep, timeout};
 
-use super::{Cluster, Map, view::View};
+use super::{Cluster, Map, slot_map::SlotMap};
 use crate::config::NodeAddress;
 
 /// How long a node may take to tell the slots, connecting included.
@@ -19,13 +19,13 @@ const PACE_NAMED: Duration = Duration::from_millis(20);
 
 /// Who tells the slots at present.
 #[derive(Default)]
-pub(super) struct Teller {
+pub(super) struct SlotMapPoller {
     current: Option<(NodeAddress, MultiplexedConnection)>,
     /// For the log: a line when they stop telling and one when they tell again.
     silent: bool,
 }
 
-impl Teller {
+impl SlotMapPoller {
     /// Keeps the map as the nodes tell it, until the cluster is dropped.
     pub(super) async fn keep(mut self, cluster: Weak<Cluster>) {
         loop {
@@ -46,7 +46,7 @@ impl Teller {
     }
 
     /// What the first node says that says anything, beginning with the one from before.
-    pub(super) async fn view(&mut self, cluster: &Cluster, map: &Map) -> Option<View> {
+    pub(super) async fn view(&mut self, cluster: &Cluster, map: &Map) -> Option<SlotMap> {
         if let Some((address, mut connection)) = self.current.take()
             && let Ok(Some(view)) = timeout(LIMIT, ask(&mut connection, &address)).await
         {
@@ -78,9 +78,9 @@ impl Teller {
 
 /// What this node says. Nothing where it does not see a whole cluster: it may be cut off from the others, or have just
 /// come back, and know no better.
-async fn ask(connection: &mut MultiplexedConnection, teller: &NodeAddress) -> Option<View> {
+async fn ask(connection: &mut MultiplexedConnection, teller: &NodeAddress) -> Option<SlotMap> {
     let mut ask = pipe();
     ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
     let (info, slots): (String, Vec<Vec<Value>>) = ask.query_async(connection).await.ok()?;
-    info.lines().any(|line| line.trim() == "cluster_state:ok").then(|| View::of(slots, teller))
+    info.lines().any(|line| line.trim() == "cluster_state:ok").then(|| SlotMap::of(slots, teller))
 }

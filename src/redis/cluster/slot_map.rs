@@ -8,14 +8,14 @@ use crate::{config::NodeAddress, redis::slots::SLOTS};
 
 /// What a node says.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct View {
+pub(super) struct SlotMap {
     /// First slot, last slot, master; sorted.
     pub(super) ranges: Vec<(u16, u16, NodeAddress)>,
     /// All nodes, replicas too.
     pub(super) nodes: BTreeSet<NodeAddress>,
 }
 
-impl View {
+impl SlotMap {
     /// The reply of `CLUSTER SLOTS` by this node. Ranges that make no sense are left out.
     pub(super) fn of(reply: Vec<Vec<Value>>, teller: &NodeAddress) -> Self {
         let mut view = Self::default();
@@ -77,9 +77,9 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn slots(reply: &str) -> View {
+    fn slots(reply: &str) -> SlotMap {
         let reply = ::redis::parse_redis_value(reply.as_bytes()).unwrap();
-        View::of(from_redis_value(reply).unwrap(), &node("10.0.0.9:6379"))
+        SlotMap::of(from_redis_value(reply).unwrap(), &node("10.0.0.9:6379"))
     }
 
     #[test]
@@ -102,8 +102,8 @@ mod tests {
     #[test]
     fn nonsense_is_left_out() {
         for reply in ["*0\r\n", "*1\r\n*0\r\n", "*1\r\n*2\r\n:0\r\n:5\r\n", "*1\r\n*3\r\n:5\r\n:99999\r\n*0\r\n"] {
-            assert_eq!(slots(reply), View::default(), "{reply:?}");
+            assert_eq!(slots(reply), SlotMap::default(), "{reply:?}");
         }
-        assert_eq!(View::default().at(5), None);
+        assert_eq!(SlotMap::default().at(5), None);
     }
 }

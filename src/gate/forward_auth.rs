@@ -28,7 +28,7 @@ pub enum Verdict {
     /// The same, though it may need a pass: whether the queue is on is not known, and people are let through for that.
     Unchecked,
     /// A purchase with a good pass, or by a route that needs none.
-    Granted(Passage),
+    Granted(GrantedPurchase),
     /// Not to the shop. 401 where a token is needed and there is no valid one, else 403: proxies take other statuses for
     /// a fault; the code tells which refusal it is.
     Denied(Problem),
@@ -36,62 +36,62 @@ pub enum Verdict {
 
 /// One purchase that may go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Passage {
+pub struct GrantedPurchase {
     /// Who buys.
     pub user: UserId,
     /// What.
     pub target: QueueTarget,
     /// What the shop settles with, where it does, and the pass is held.
-    pub claim: Option<Claim>,
+    pub claim: Option<ClaimHandle>,
     /// The store did not answer: the pass may have bought before.
     pub degraded: bool,
 }
 
 /// A pass taken for one purchase, as the shop names it when it settles: `1790000000-` and 32 hexadecimal digits.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Claim {
+pub struct ClaimHandle {
     /// When the pass ends, seconds since the epoch.
     expires_at: u64,
     nonce: String,
 }
 
-impl Claim {
+impl ClaimHandle {
     /// When the pass ends that was taken, seconds since the epoch.
     pub fn expires_at(&self) -> u64 {
         self.expires_at
     }
 }
 
-impl fmt::Display for Claim {
+impl fmt::Display for ClaimHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.expires_at, self.nonce)
     }
 }
 
-impl fmt::Debug for Claim {
+impl fmt::Debug for ClaimHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Claim({}-***)", self.expires_at)
+        write!(f, "ClaimHandle({}-***)", self.expires_at)
     }
 }
 
 /// Why a text is no claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a claim")]
-pub struct NoClaim;
+pub struct NotAClaimHandle;
 
-impl FromStr for Claim {
-    type Err = NoClaim;
+impl FromStr for ClaimHandle {
+    type Err = NotAClaimHandle;
 
-    fn from_str(text: &str) -> Result<Self, NoClaim> {
-        let (expires_at, nonce) = text.split_once('-').ok_or(NoClaim)?;
+    fn from_str(text: &str) -> Result<Self, NotAClaimHandle> {
+        let (expires_at, nonce) = text.split_once('-').ok_or(NotAClaimHandle)?;
         let canonical = !expires_at.starts_with('0') && expires_at.bytes().all(|digit| digit.is_ascii_digit());
         if !canonical || expires_at.len() > MAX_EXPIRY_DIGITS {
-            return Err(NoClaim);
+            return Err(NotAClaimHandle);
         }
         if nonce.len() != NONCE_DIGITS || !nonce.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-            return Err(NoClaim);
+            return Err(NotAClaimHandle);
         }
-        Ok(Self { expires_at: expires_at.parse().map_err(|_| NoClaim)?, nonce: nonce.to_owned() })
+        Ok(Self { expires_at: expires_at.parse().map_err(|_| NotAClaimHandle)?, nonce: nonce.to_owned() })
     }
 }
 
@@ -121,28 +121,28 @@ impl EntryTokenGate {
             Decision::Purchase(purchase) => purchase,
         };
         match self.take(purchase, shop_settles).await {
-            Ok(passage) => Verdict::Granted(passage),
+            Ok(granted) => Verdict::Granted(granted),
             Err(refusal) => denied(refusal),
         }
     }
 
     /// Takes the pass that a purchase needs, as far as its route spends it.
-    async fn take(&self, purchase: Purchase, shop_settles: bool) -> Result<Passage, Refusal> {
+    async fn take(&self, purchase: Purchase, shop_settles: bool) -> Result<GrantedPurchase, Refusal> {
         let Purchase { user, target, rule, pass } = purchase;
-        let mut passage = Passage { user, target, claim: None, degraded: false };
-        let (Some(single_use), Some(pass)) = (self.single_use_of_passes(), pass) else { return Ok(passage) };
+        let mut granted = GrantedPurchase { user, target, claim: None, degraded: false };
+        let (Some(single_use), Some(pass)) = (self.single_use_of_passes(), pass) else { return Ok(granted) };
         if !rule.spends() {
-            passage.degraded = single_use.check(pass).await?;
-            return Ok(passage);
+            granted.degraded = single_use.check(pass).await?;
+            return Ok(granted);
         }
         let begun = single_use.begin(purchase).await?;
-        passage.degraded = begun.degraded;
+        granted.degraded = begun.degraded;
         if shop_settles {
-            passage.claim = begun.into_nonce().map(|nonce| Claim { expires_at: pass.expires_at, nonce });
+            granted.claim = begun.into_nonce().map(|nonce| ClaimHandle { expires_at: pass.expires_at, nonce });
         } else {
             begun.settle(Settlement::Spent).await;
         }
-        Ok(passage)
+        Ok(granted)
     }
 
     /// Ends a purchase that [`Self::judge`] let through. May be repeated. Spending also works after the lease has ended;
@@ -158,7 +158,7 @@ impl EntryTokenGate {
         &self,
         target: QueueTarget,
         user: UserId,
-        claim: Option<&Claim>,
+        claim: Option<&ClaimHandle>,
         how: Settlement,
     ) -> Result<(), StoreError> {
         let Some(store) = &self.store else { return Ok(()) };
@@ -195,7 +195,7 @@ mod tests {
     const NOW: u64 = 1_790_000_000;
     const ORDERS: &str = "/limited-drops/42/orders";
 
-    struct Doors {
+    struct ForwardAuthFixture {
         gate: EntryTokenGate,
         store: Arc<FakeStore>,
         metrics: Arc<Metrics>,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     /// A gate, and the headers of 7 with a good pass for drop 42.
-    fn doors() -> Doors {
+    fn fixture() -> ForwardAuthFixture {
         let (keys, store, metrics) =
             (Arc::new(Keyring::random()), Arc::new(FakeStore::default()), Arc::new(Metrics::new()));
         let target = QueueTarget::new(QueueTargetType::LimitedDrop, 42).unwrap();
@@ -215,10 +215,10 @@ mod tests {
             .single_use(store.clone())
             .metrics(metrics.clone())
             .shed_beyond(1);
-        Doors { gate, store, metrics, headers }
+        ForwardAuthFixture { gate, store, metrics, headers }
     }
 
-    impl Doors {
+    impl ForwardAuthFixture {
         async fn ask(&self, shop_settles: bool) -> Verdict {
             let uri = Uri::from_static(ORDERS);
             self.gate.judge(&Method::POST, &uri, &self.headers, shop_settles).await
@@ -230,9 +230,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn passage(verdict: Verdict) -> Passage {
+    fn granted(verdict: Verdict) -> GrantedPurchase {
         match verdict {
-            Verdict::Granted(passage) => passage,
+            Verdict::Granted(granted) => granted,
             other => panic!("{other:?}"),
         }
     }
@@ -250,49 +250,49 @@ mod tests {
 
     #[actix_web::test]
     async fn where_the_shop_does_not_settle_asking_spends_the_pass() {
-        let doors = doors();
-        let granted = passage(doors.ask(false).await);
-        assert_eq!((granted.user.get(), granted.target.id(), granted.degraded), (7, 42, false));
-        assert_eq!(granted.claim, None);
-        assert_eq!(doors.store.settled(), [Settlement::Spent]);
-        assert_eq!(code(doors.ask(false).await), "QUEUE_BYPASS_DENIED");
-        assert!(!doors.metrics.render().contains("virtual_queue_bypass_attempts_total{"), "that is no bypass");
+        let fixture = fixture();
+        let purchase = granted(fixture.ask(false).await);
+        assert_eq!((purchase.user.get(), purchase.target.id(), purchase.degraded), (7, 42, false));
+        assert_eq!(purchase.claim, None);
+        assert_eq!(fixture.store.settled(), [Settlement::Spent]);
+        assert_eq!(code(fixture.ask(false).await), "QUEUE_BYPASS_DENIED");
+        assert!(!fixture.metrics.render().contains("virtual_queue_bypass_attempts_total{"), "that is no bypass");
     }
 
     #[actix_web::test]
     async fn where_the_shop_settles_the_pass_is_held_until_it_does() {
-        let doors = doors();
-        let granted = passage(doors.ask(true).await);
-        assert_eq!(code(doors.ask(true).await), "PASS_IN_USE");
-        let claim = granted.claim.expect("to settle with").to_string().parse::<Claim>().expect("reads back");
-        doors.gate.settle(granted.target, granted.user, Some(&claim), Settlement::GivenBack).await.unwrap();
-        let again = passage(doors.ask(true).await).claim.expect("to settle with");
+        let fixture = fixture();
+        let purchase = granted(fixture.ask(true).await);
+        assert_eq!(code(fixture.ask(true).await), "PASS_IN_USE");
+        let claim = purchase.claim.expect("to settle with").to_string().parse::<ClaimHandle>().expect("reads back");
+        fixture.gate.settle(purchase.target, purchase.user, Some(&claim), Settlement::GivenBack).await.unwrap();
+        let again = granted(fixture.ask(true).await).claim.expect("to settle with");
         assert_ne!(again, claim);
-        doors.gate.settle(granted.target, granted.user, Some(&again), Settlement::Spent).await.unwrap();
-        assert_eq!(code(doors.ask(true).await), "QUEUE_BYPASS_DENIED");
+        fixture.gate.settle(purchase.target, purchase.user, Some(&again), Settlement::Spent).await.unwrap();
+        assert_eq!(code(fixture.ask(true).await), "QUEUE_BYPASS_DENIED");
     }
 
     #[actix_web::test]
     async fn a_store_that_is_away_stops_nobody_and_is_told_afterwards() {
-        let mut doors = doors();
-        doors.gate.retry_pause = Duration::from_millis(1);
-        doors.store.state.lock().unwrap().claim_answers.push_back(Err(StoreError::TimedOut));
-        assert!(passage(doors.ask(false).await).degraded);
-        while doors.store.settled().is_empty() {
+        let mut fixture = fixture();
+        fixture.gate.retry_pause = Duration::from_millis(1);
+        fixture.store.state.lock().unwrap().claim_answers.push_back(Err(StoreError::TimedOut));
+        assert!(granted(fixture.ask(false).await).degraded);
+        while fixture.store.settled().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(doors.store.settled(), [Settlement::Spent]);
+        assert_eq!(fixture.store.settled(), [Settlement::Spent]);
     }
 
     #[actix_web::test]
     async fn refusals_are_counted_as_the_gates() {
-        let mut doors = doors();
-        assert_eq!(doors.ask_about(Method::GET, ORDERS).await, Verdict::Free);
-        assert_eq!(code(doors.ask_about(Method::POST, "//limited-drops/42/orders").await), "QUEUE_BYPASS_DENIED");
-        assert_eq!(code(doors.ask_about(Method::POST, "/limited-drops/042/orders").await), "UNKNOWN_TARGET");
-        doors.headers.remove("x-entry-token");
-        assert_eq!(code(doors.ask(false).await), "QUEUE_BYPASS_DENIED");
-        let text = doors.metrics.render();
+        let mut fixture = fixture();
+        assert_eq!(fixture.ask_about(Method::GET, ORDERS).await, Verdict::Free);
+        assert_eq!(code(fixture.ask_about(Method::POST, "//limited-drops/42/orders").await), "QUEUE_BYPASS_DENIED");
+        assert_eq!(code(fixture.ask_about(Method::POST, "/limited-drops/042/orders").await), "UNKNOWN_TARGET");
+        fixture.headers.remove("x-entry-token");
+        assert_eq!(code(fixture.ask(false).await), "QUEUE_BYPASS_DENIED");
+        let text = fixture.metrics.render();
         assert!(text.contains(r#"virtual_queue_bypass_attempts_total{reason="odd_path"} 2"#), "{text}");
         assert!(text.contains(r#"virtual_queue_bypass_attempts_total{reason="no_pass"} 1"#), "{text}");
     }
@@ -300,39 +300,39 @@ mod tests {
     #[actix_web::test]
     async fn a_header_that_the_shop_may_take_for_ours_is_refused_with_any_request() {
         for name in ["x_user_id", "x.entry.token", "x-virtual-queue-user", "x_virtual_queue_claim"] {
-            let mut doors = doors();
-            doors.headers.insert(HeaderName::from_static(name), HeaderValue::from_static("8"));
-            assert_eq!(code(doors.ask(false).await), "UNCLEAR_REQUEST", "{name}");
-            assert_eq!(code(doors.ask_about(Method::GET, "/").await), "UNCLEAR_REQUEST", "{name}");
-            assert_eq!(doors.store.settled(), [], "{name}: the pass is not touched");
+            let mut fixture = fixture();
+            fixture.headers.insert(HeaderName::from_static(name), HeaderValue::from_static("8"));
+            assert_eq!(code(fixture.ask(false).await), "UNCLEAR_REQUEST", "{name}");
+            assert_eq!(code(fixture.ask_about(Method::GET, "/").await), "UNCLEAR_REQUEST", "{name}");
+            assert_eq!(fixture.store.settled(), [], "{name}: the pass is not touched");
             let counted = r#"virtual_queue_bypass_attempts_total{reason="look_alike_header"} 2"#;
-            assert!(doors.metrics.render().contains(counted), "{name}");
+            assert!(fixture.metrics.render().contains(counted), "{name}");
         }
     }
 
     #[actix_web::test]
     async fn of_a_kind_that_does_not_exist_nothing_is_sold_under_any_spelling() {
-        let mut doors = doors();
-        doors.gate = doors.gate.without(QueueTargetType::LimitedDrop);
+        let mut fixture = fixture();
+        fixture.gate = fixture.gate.without(QueueTargetType::LimitedDrop);
         for path in [ORDERS, "//limited-drops/42/orders", "/limited-drops/042/orders"] {
-            assert_eq!(code(doors.ask_about(Method::POST, path).await), "UNKNOWN_TARGET", "{path}");
+            assert_eq!(code(fixture.ask_about(Method::POST, path).await), "UNKNOWN_TARGET", "{path}");
         }
-        assert_eq!(doors.ask_about(Method::GET, ORDERS).await, Verdict::Free);
-        assert!(!doors.metrics.render().contains("virtual_queue_bypass_attempts_total{"));
+        assert_eq!(fixture.ask_about(Method::GET, ORDERS).await, Verdict::Free);
+        assert!(!fixture.metrics.render().contains("virtual_queue_bypass_attempts_total{"));
     }
 
     /// The same for 7 with a pass for event 5.
-    fn at_the_event() -> Doors {
-        let mut doors = doors();
+    fn at_the_event() -> ForwardAuthFixture {
+        let mut fixture = fixture();
         let event = QueueTarget::new(QueueTargetType::TicketingEvent, 5).unwrap();
         let keys = Arc::new(Keyring::random());
         let pass = keys.mint(event, UserId::try_from(7).unwrap(), NOW + 300);
-        doors.headers.insert(HeaderName::from_static("x-entry-token"), pass.raw().parse().unwrap());
-        doors.gate.guard = keys;
-        doors
+        fixture.headers.insert(HeaderName::from_static("x-entry-token"), pass.raw().parse().unwrap());
+        fixture.gate.guard = keys;
+        fixture
     }
 
-    impl Doors {
+    impl ForwardAuthFixture {
         async fn ask_for(&self, path: &'static str, shop_settles: bool) -> Verdict {
             self.gate.judge(&Method::POST, &Uri::from_static(path), &self.headers, shop_settles).await
         }
@@ -344,48 +344,48 @@ mod tests {
     #[actix_web::test]
     async fn a_route_that_does_not_spend_is_checked_and_never_claimed() {
         for shop_settles in [false, true] {
-            let doors = at_the_event();
+            let fixture = at_the_event();
             for _ in 0..3 {
-                let granted = passage(doors.ask_for(SELECT, shop_settles).await);
-                assert_eq!((granted.user.get(), granted.claim, granted.degraded), (7, None, false));
+                let purchase = granted(fixture.ask_for(SELECT, shop_settles).await);
+                assert_eq!((purchase.user.get(), purchase.claim, purchase.degraded), (7, None, false));
             }
-            assert!(!doors.store.is_claimed() && doors.store.settled().is_empty());
-            doors.store.state.lock().unwrap().check_answer = Some(Ok(StoreClaim::Spent));
-            match doors.ask_for(SELECT, shop_settles).await {
+            assert!(!fixture.store.is_claimed() && fixture.store.settled().is_empty());
+            fixture.store.state.lock().unwrap().check_answer = Some(Ok(StoreClaim::Spent));
+            match fixture.ask_for(SELECT, shop_settles).await {
                 Verdict::Denied(problem) => {
                     assert_eq!((problem.code, problem.reason), ("QUEUE_BYPASS_DENIED", Some("spent")));
                 }
                 other => panic!("{other:?}"),
             }
-            doors.store.state.lock().unwrap().check_answer = Some(Err(StoreError::TimedOut));
-            assert!(passage(doors.ask_for(SELECT, shop_settles).await).degraded, "signature and expiry are good");
-            assert!(doors.metrics.render().contains(r#"virtual_queue_redis_degraded_total{operation="gate"} 1"#));
+            fixture.store.state.lock().unwrap().check_answer = Some(Err(StoreError::TimedOut));
+            assert!(granted(fixture.ask_for(SELECT, shop_settles).await).degraded, "signature and expiry are good");
+            assert!(fixture.metrics.render().contains(r#"virtual_queue_redis_degraded_total{operation="gate"} 1"#));
         }
     }
 
     #[actix_web::test]
     async fn a_route_that_needs_no_pass_is_granted_and_the_shop_settles_it_by_its_user() {
-        let mut doors = at_the_event();
-        doors.headers.remove("x-entry-token");
-        let granted = passage(doors.ask_for(TICKETS, true).await);
-        assert_eq!((granted.user.get(), granted.target.id(), granted.claim, granted.degraded), (7, 5, None, false));
-        assert!(doors.store.settled().is_empty() && doors.store.state.lock().unwrap().spent_all.is_empty());
-        let settle = |how| doors.gate.settle(granted.target, granted.user, None, how);
+        let mut fixture = at_the_event();
+        fixture.headers.remove("x-entry-token");
+        let purchase = granted(fixture.ask_for(TICKETS, true).await);
+        assert_eq!((purchase.user.get(), purchase.target.id(), purchase.claim, purchase.degraded), (7, 5, None, false));
+        assert!(fixture.store.settled().is_empty() && fixture.store.state.lock().unwrap().spent_all.is_empty());
+        let settle = |how| fixture.gate.settle(purchase.target, purchase.user, None, how);
         settle(Settlement::GivenBack).await.unwrap();
-        assert!(doors.store.state.lock().unwrap().spent_all.is_empty(), "there is nothing to give back");
+        assert!(fixture.store.state.lock().unwrap().spent_all.is_empty(), "there is nothing to give back");
         settle(Settlement::Spent).await.unwrap();
-        assert_eq!(doors.store.state.lock().unwrap().spent_all.len(), 1);
-        passage(doors.ask_for(TICKETS, false).await);
-        assert_eq!(doors.store.state.lock().unwrap().spent_all.len(), 1, "asking tells nothing of success");
-        doors.headers.remove("x-user-id");
-        assert_eq!(code(doors.ask_for(TICKETS, true).await), "QUEUE_BYPASS_DENIED");
+        assert_eq!(fixture.store.state.lock().unwrap().spent_all.len(), 1);
+        granted(fixture.ask_for(TICKETS, false).await);
+        assert_eq!(fixture.store.state.lock().unwrap().spent_all.len(), 1, "asking tells nothing of success");
+        fixture.headers.remove("x-user-id");
+        assert_eq!(code(fixture.ask_for(TICKETS, true).await), "QUEUE_BYPASS_DENIED");
     }
 
     #[test]
     fn a_claim_has_one_spelling() {
         let good = format!("1790000300-{}", "0a".repeat(16));
-        assert_eq!(good.parse::<Claim>().unwrap().to_string(), good);
-        assert!(!format!("{:?}", good.parse::<Claim>().unwrap()).contains("0a0a"));
+        assert_eq!(good.parse::<ClaimHandle>().unwrap().to_string(), good);
+        assert!(!format!("{:?}", good.parse::<ClaimHandle>().unwrap()).contains("0a0a"));
         let nonce = "0a".repeat(16);
         for bad in [
             String::new(),
@@ -398,7 +398,7 @@ mod tests {
             format!("1790000300-{}", "0A".repeat(16)),
             format!("1790000300-{} ", "0".repeat(31)),
         ] {
-            assert_eq!(bad.parse::<Claim>(), Err(NoClaim), "{bad}");
+            assert_eq!(bad.parse::<ClaimHandle>(), Err(NotAClaimHandle), "{bad}");
         }
     }
 }

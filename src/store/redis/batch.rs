@@ -1,4 +1,4 @@
-//! Group commit: all the people who gathered for one target go in one call (DESIGN 5 "Group commit").
+//! Group commit: all the people who gathered for one target go in one call.
 //!
 //! A call starts at once when none is under way. While calls are under way people gather, each once, in the order of
 //! arrival; further calls start when a whole batch has gathered, and when one returns.
@@ -13,16 +13,15 @@ use std::{
 
 use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
-use super::failure::Failure;
-use crate::domain::QueueTarget;
+use crate::{domain::QueueTarget, redis::Failure};
 
 /// People in a call at most.
-pub const MOST_PEOPLE: usize = 256;
+pub(super) const MOST_PEOPLE: usize = 256;
 /// Calls of one target under way at a time at most.
-pub const MOST_CALLS: usize = 4;
+pub(super) const MOST_CALLS: usize = 4;
 
 /// A call for many people of one target.
-pub trait GroupCall: Send + Sync + 'static {
+pub(super) trait GroupCall: Send + Sync + 'static {
     /// Who asks, or what for: what is equal is asked once.
     type Item: Clone + Eq + Hash + Send + Sync + 'static;
     /// What each gets.
@@ -82,7 +81,7 @@ impl<I: Clone + Eq + Hash, A> Lane<I, A> {
 }
 
 /// Gathers people into calls. Cheap to clone.
-pub struct Batcher<C: GroupCall> {
+pub(super) struct Batcher<C: GroupCall> {
     inner: Arc<Inner<C>>,
 }
 
@@ -96,7 +95,7 @@ struct Inner<C: GroupCall> {
 
 impl<C: GroupCall> Batcher<C> {
     /// A batcher for `call`, in which nobody waits longer than `limit`, and whose calls run on `runtime`.
-    pub fn new(call: C, limit: Duration, runtime: Handle) -> Self {
+    pub(super) fn new(call: C, limit: Duration, runtime: Handle) -> Self {
         Self { inner: Arc::new(Inner { call, limit, runtime, lanes: Mutex::default() }) }
     }
 
@@ -105,7 +104,7 @@ impl<C: GroupCall> Batcher<C> {
     /// # Errors
     /// The call's [`Failure`], also that of a call this person gathered behind; [`Failure::TimedOut`] after the
     /// limit, counted from now.
-    pub async fn ask(&self, target: QueueTarget, item: C::Item) -> Result<C::Answer, Failure> {
+    pub(super) async fn ask(&self, target: QueueTarget, item: C::Item) -> Result<C::Answer, Failure> {
         let (waiter, answer) = oneshot::channel();
         let start = {
             let mut lanes = self.inner.lanes();

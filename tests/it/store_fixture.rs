@@ -54,7 +54,7 @@ pub(crate) trait Hands: Send {
 }
 
 /// A store, its clock, and one target that the verbs are about.
-pub(crate) struct Stand {
+pub(crate) struct StoreFixture {
     pub(crate) store: Arc<dyn VirtualQueueStore>,
     pub(crate) clock: Arc<FakeClock>,
     pub(crate) metrics: Arc<Metrics>,
@@ -62,7 +62,7 @@ pub(crate) struct Stand {
     pub(crate) hands: Box<dyn Hands>,
 }
 
-impl Stand {
+impl StoreFixture {
     /// The embedded store.
     pub(crate) async fn embedded(rules: QueueRules) -> Self {
         let clock = FakeClock::at(START_MS);
