@@ -135,7 +135,7 @@ pub fn check(config: &Config) -> Result<Vec<String>, StartError> {
     actix_rt::System::new().block_on(async {
         let store = RedisStore::connect(&config.redis, rules, clock, metrics).await?;
         if store.is_degraded() {
-            warnings.push(format!("redis at {} is away", config.redis.address()));
+            warnings.push(format!("redis at {} is unavailable", config.redis.address()));
         } else {
             warnings.extend(store.server_warnings().await);
         }
@@ -245,19 +245,19 @@ impl App {
 
     async fn run_until(self, mut signals: Signals) -> io::Result<()> {
         let signal = signals.next().await;
-        tracing::info!(signal, "ending: running requests get their time");
+        tracing::info!(signal, "shutting down: waiting for running requests");
         self.lifecycle.draining();
         let drain = if signal == "SIGTERM" { self.drain } else { Duration::ZERO };
         let in_time = async {
             tokio::time::sleep(drain).await;
             let all = join_all(self.servers.iter().map(|server| server.end(&self.gate)));
             if tokio::time::timeout(self.grace, all).await.is_err() {
-                tracing::warn!("the time of running requests is over: the last ones are cut off");
+                tracing::warn!("shutdown timeout: running requests are cut off");
             }
         };
         tokio::select! {
             () = in_time => {}
-            signal = signals.next() => tracing::info!(signal, "ending now: running requests are cut off"),
+            signal = signals.next() => tracing::info!(signal, "second signal: running requests are cut off"),
         }
         join_all(self.servers.into_iter().map(Listening::close)).await;
         let _ = self.pumps.send(StopPumps).await;
@@ -296,7 +296,7 @@ async fn stores(config: &Config, clock: &StoreClock, metrics: &Arc<Metrics>) -> 
         Some(StoreKind::Redis) | None => {
             let store = RedisStore::connect(&config.redis, rules, clock.clone(), metrics.clone()).await?;
             if store.is_degraded() {
-                tracing::warn!(address = config.redis.address(), "redis is away at the start");
+                tracing::warn!(address = config.redis.address(), "redis unavailable at the start");
             } else {
                 for warning in store.server_warnings().await {
                     tracing::warn!("{warning}");

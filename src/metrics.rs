@@ -149,7 +149,7 @@ impl Metrics {
                 registry,
                 IntGauge::new(
                     "virtual_queue_redis_breaker_open",
-                    "Whether a master of the store counts as away: 1 or 0.",
+                    "Whether a master of the store is unavailable: 1 or 0.",
                 )?,
             )?,
             breakers_open: Mutex::default(),

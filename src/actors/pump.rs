@@ -77,7 +77,7 @@ impl Pump {
         match moved {
             Tick::Moved { next_in, late, people, evicted: on_the_way } => {
                 if people > 0 || evicted + on_the_way > 0 {
-                    tracing::debug!(target = %self.target, people, evicted = evicted + on_the_way, "a batch went");
+                    tracing::debug!(target = %self.target, people, evicted = evicted + on_the_way, "a batch was admitted");
                 }
                 Ok((again_in(next_in), Some(late)))
             }

@@ -16,7 +16,7 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// A tick failed. `away`: the store counts as away, which is told elsewhere, and once for all targets. True: it is
+    /// A tick failed. `away`: the store is unavailable, which is told elsewhere, and once for all targets. True: it is
     /// time to say so.
     pub(super) fn failed(&mut self, now: Duration, tick: Duration, away: bool) -> bool {
         if away {
@@ -44,7 +44,7 @@ pub(super) fn tell(target: QueueTarget, cause: &str) {
 /// Says that it is over.
 pub(super) fn tell_end(target: QueueTarget) {
     // As loud as the beginning, and kept back as that is where a thousand targets are concerned.
-    tracing::warn!(%target, "the ticks of this target go on");
+    tracing::warn!(%target, "the ticks of this target succeed again");
 }
 
 #[cfg(test)]

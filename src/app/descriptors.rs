@@ -27,7 +27,11 @@ pub(super) fn raise() -> u64 {
 pub(super) fn connections_a_worker(configured: usize, workers: usize, open_files: u64) -> usize {
     let room = open_files / 4 * 3;
     if room < LITTLE {
-        tracing::warn!(open_files, connections = room, "few files may be open: others wait; raise `ulimit -n`");
+        tracing::warn!(
+            open_files,
+            connections = room,
+            "the open file limit is low: further connections wait; raise `ulimit -n`"
+        );
     }
     let each = usize::try_from(room).unwrap_or(usize::MAX) / workers.max(1);
     configured.min(each.max(1))

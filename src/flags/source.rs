@@ -50,7 +50,7 @@ pub trait FlagSource: Send + Sync {
         Ok(())
     }
 
-    /// Waits until the source is found again where it counts as away now; else for ever.
+    /// Waits until the source is found again where it is unavailable now; else for ever.
     async fn found_again(&self) {
         std::future::pending().await
     }

@@ -101,11 +101,11 @@ impl SingleUse {
         match error {
             // A reply we do not understand is a fault of ours.
             StoreError::Broken(_) => {
-                tracing::error!(target_id = %target, %error, "purchase goes on without a claim");
+                tracing::error!(target_id = %target, %error, "purchase continues without a claim");
             }
             // An outage is logged where it is noticed; this would say it for every purchase.
             StoreError::Unavailable(_) | StoreError::TimedOut => {
-                tracing::debug!(target_id = %target, %error, "purchase goes on without a claim");
+                tracing::debug!(target_id = %target, %error, "purchase continues without a claim");
             }
         }
         Ok(true)

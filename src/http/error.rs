@@ -320,7 +320,7 @@ impl From<FlagError> for ApiError {
                 Self::StoreUnavailable { retry_after: 1 }
             }
             FlagError::Unreadable(rule) => {
-                tracing::error!(error = %rule, "the flag store answered an operator with rubbish");
+                tracing::error!(error = %rule, "the flag store's answer to an operator cannot be read");
                 Self::Internal
             }
         }

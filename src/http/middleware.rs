@@ -174,7 +174,7 @@ fn ours(error: &Error) -> ApiError {
     }
     let problem = ApiError::from_foreign(error.as_response_error().status_code());
     if problem == ApiError::Internal {
-        tracing::error!(%error, "a request failed in a way nobody planned");
+        tracing::error!(%error, "unexpected error in a request");
     }
     problem
 }

@@ -176,7 +176,7 @@ impl KeySet {
     /// Names in the log what was passed over, unless it was the same `before`.
     pub(super) fn log_passed_over(&self, setting: &'static str, before: Option<&Self>) {
         if !self.passed_over.is_empty() && before.is_none_or(|before| before.passed_over != self.passed_over) {
-            tracing::warn!(setting, keys = self.passed_over, "keys that cannot be used are passed over");
+            tracing::warn!(setting, keys = self.passed_over, "unusable keys are ignored");
         }
     }
 

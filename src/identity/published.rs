@@ -91,7 +91,10 @@ impl PublishedKeys {
                     EVERY
                 }
                 Err(why) => {
-                    tracing::warn!(why, "identity.jwks_url: the keys are not to be had; those known so far hold");
+                    tracing::warn!(
+                        why,
+                        "identity.jwks_url: the keys could not be fetched; the last known keys stay in use"
+                    );
                     AFTER_FAILURE
                 }
             };

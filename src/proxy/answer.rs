@@ -145,7 +145,7 @@ impl MessageBody for ShopBody {
                     }
                 }
                 Poll::Ready(Some(Err(error))) => {
-                    tracing::warn!(error = causes(&error), "the shop broke off in the middle of an answer");
+                    tracing::warn!(error = causes(&error), "the shop's answer ended early");
                     return Poll::Ready(Some(Err(CutAnswer::from(error).into())));
                 }
                 Poll::Ready(None) => this.body = None,
@@ -153,7 +153,7 @@ impl MessageBody for ShopBody {
                     let limit = this.longest_silence;
                     let silence = this.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
                     ready!(silence.as_mut().poll(cx));
-                    tracing::warn!("the shop fell silent in the middle of an answer");
+                    tracing::warn!("the shop stopped sending in the middle of an answer");
                     return Poll::Ready(Some(Err(CutAnswer::Silent.into())));
                 }
             }

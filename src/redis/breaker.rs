@@ -1,4 +1,4 @@
-//! Whether Redis counts as away. One a master (DESIGN 5 "Failing well").
+//! Whether Redis is unavailable. One a master (DESIGN 5 "Failing well").
 //!
 //! Anybody may open it or put it in doubt; only the probe closes it.
 
@@ -144,9 +144,9 @@ impl Breaker {
             self.probe_now.notify_one();
         }
         if is_first {
-            tracing::warn!(cause, "redis counts as away");
+            tracing::warn!(cause, "redis unavailable: circuit breaker open");
         } else if is_new {
-            tracing::warn!(cause, "redis is away still");
+            tracing::warn!(cause, "redis still unavailable");
         }
     }
 
@@ -160,7 +160,7 @@ impl Breaker {
         }
     }
 
-    /// One of people's calls was not answered in time. Where none is for long enough, Redis counts as away, though it may
+    /// One of people's calls was not answered in time. Where none is for long enough, Redis is unavailable, though it may
     /// answer the probe: people would wait for ever, and scripts whose answers nobody gets would go on giving turns.
     pub(super) fn unanswered(&self) {
         let now = self.clock.monotonic();
@@ -179,7 +179,7 @@ impl Breaker {
     pub fn doubt(&self) {
         let was = self.change(|state| if state == State::Closed { State::InDoubt } else { state });
         if was == State::Closed {
-            tracing::warn!("redis did not answer in time, asking it");
+            tracing::warn!("redis did not answer in time; probing it");
             self.probe_now.notify_one();
         }
     }
@@ -247,7 +247,7 @@ impl Breaker {
                 self.stability().closed_at = Some(self.clock.monotonic());
             }
             self.stability().causes.clear();
-            tracing::info!("redis answers");
+            tracing::info!("redis available: circuit breaker closed");
         }
     }
 

@@ -135,7 +135,7 @@ impl Cluster {
                         new
                     }
                     Err(error) => {
-                        tracing::error!(%address, %error, "the cluster names a node that cannot be one");
+                        tracing::error!(%address, %error, "the cluster reports an unusable node address");
                         continue;
                     }
                 },
@@ -147,7 +147,7 @@ impl Cluster {
         let _ = timeout(self.setup.connect_limit, ready).await;
         if old.view.ranges != view.ranges {
             let masters: Vec<String> = view.owned().keys().map(ToString::to_string).collect();
-            tracing::info!(?masters, "slots have other masters");
+            tracing::info!(?masters, "the slot map changed");
         }
         *self.map.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Map { view, masters });
         true

@@ -67,7 +67,7 @@ impl Masters {
             }
         };
         if !found {
-            tracing::warn!("redis is away at the start; it is connected to when it comes");
+            tracing::warn!("redis unavailable at the start; connecting goes on");
         }
         Ok(Arc::new(Self { setup, kind }))
     }
@@ -83,12 +83,12 @@ impl Masters {
         }
     }
 
-    /// Whether the master that has this key counts as away.
+    /// Whether the master that has this key is unavailable.
     pub fn is_away(&self, key: &str) -> bool {
         self.of(key).and_then(|master| master.breaker().check()).is_err()
     }
 
-    /// Whether any of them counts as away.
+    /// Whether any of them is unavailable.
     pub fn is_degraded(&self) -> bool {
         match &self.kind {
             Kind::One(master) => master.breaker().check().is_err(),

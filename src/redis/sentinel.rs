@@ -63,7 +63,7 @@ impl Sentinels {
             match address {
                 Ok(address) => self.found(&master, address).await,
                 Err(cause) if !self.silent => {
-                    tracing::warn!(cause, "no sentinel tells where the master is; the last one known holds");
+                    tracing::warn!(cause, "no sentinel reports the master; the last known one stays in use");
                     self.silent = true;
                 }
                 Err(_) => {}
@@ -86,9 +86,9 @@ impl Sentinels {
             tracing::info!("the sentinels answer again");
         }
         match master.move_to(address.clone(), NOTICED_WITHIN).await {
-            Ok(true) => tracing::info!(%address, "the sentinels name this master"),
+            Ok(true) => tracing::info!(%address, "the sentinels report this master"),
             Ok(false) => {}
-            Err(error) => tracing::error!(%address, %error, "the sentinels name a master that cannot be one"),
+            Err(error) => tracing::error!(%address, %error, "the sentinels report an unusable master address"),
         }
     }
 

@@ -80,14 +80,14 @@ impl VirtualQueueService {
             .await;
         let people: usize = outcomes.iter().map(|(_, people, _)| people).sum();
         if people > 0 {
-            tracing::info!(people, "the store has taken over whom we let through without it");
+            tracing::info!(people, "people admitted during the outage are recorded in the store");
         }
         let mut failed = outcomes.iter().filter_map(|(target, _, error)| Some((target, error.as_ref()?)));
         if let Some((example, error)) = failed.next()
             && self.hand_over.may_say(self.parts.clock.monotonic())
         {
             let targets = 1 + failed.count();
-            tracing::warn!(%error, targets, %example, "the store has not taken over everybody yet");
+            tracing::warn!(%error, targets, %example, "people admitted during the outage are not all recorded in the store yet");
         }
     }
 

@@ -180,7 +180,7 @@ impl VirtualQueueService {
         })
     }
 
-    /// Whether the store, or a part of it, counts as away.
+    /// Whether the store, or a part of it, is unavailable.
     pub fn is_degraded(&self) -> bool {
         self.parts.store.is_degraded()
     }

@@ -205,7 +205,7 @@ async fn a_node_of_a_cluster_that_is_taken_for_a_lone_redis_is_found_out_by_the_
     let told = "this redis is a node of a cluster: set redis.mode";
 
     // One that has nothing takes no probe.
-    says(&empty, &["redis counts as away", told]).await;
+    says(&empty, &["redis unavailable: circuit breaker open", told]).await;
     // One that has the probe's key may not have a target's.
     let slot: u16 = ask(&mut connection, &["CLUSTER", "KEYSLOT", "queue:{LIMITED_DROP:42}:seq"]);
     let id: String = ask(&mut empty.connection(), &["CLUSTER", "MYID"]);
@@ -296,7 +296,7 @@ async fn a_slot_that_moves_under_traffic_is_no_outage_and_loses_nobody() {
         );
         assert!(!is_degraded(reply) || *at <= began + took + Duration::from_millis(500), "only meanwhile: {reply:?}");
     }
-    assert!(!server.log().contains("redis counts as away"), "{}", server.log());
+    assert!(!server.log().contains("redis unavailable: circuit breaker open"), "{}", server.log());
     let newcomer = server.enter(&path(moving), 500).await;
     assert_eq!(newcomer.position(), Some(101), "the next number is the next number: {newcomer:?}");
     for user in 1..=100 {

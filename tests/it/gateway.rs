@@ -498,7 +498,7 @@ async fn a_purchase_whose_buyer_is_gone_is_settled_before_the_server_ends() {
     drop(buyer);
     until("the buyer's connection is gone", || open_files(&server) < with_buyer).await;
     server.terminate();
-    until("the server is ending", || server.log().contains("ending: running requests get their time")).await;
+    until("the server is ending", || server.log().contains("shutting down: waiting for running requests")).await;
     go_on.send(()).unwrap();
     assert!(server.wait().success());
     assert!(buy(&other, 7, &pass).is_problem(403, "QUEUE_BYPASS_DENIED"), "it has bought");

@@ -121,7 +121,7 @@ async fn fail_over(old_one: Old, on_failure: &str, name_is_late: bool) {
     // Only what a server refuses: on a busy machine a probe may be late for once.
     let refusals = || -> Vec<String> {
         let refuses = |line: &str| old_one.codes().iter().any(|code| line.to_lowercase().contains(code));
-        let away = |line: &&str| line.contains("counts as away") && refuses(line);
+        let away = |line: &&str| line.contains("circuit breaker open") && refuses(line);
         server.log().lines().filter(away).map(str::to_owned).collect()
     };
     // The probe writes once a second.

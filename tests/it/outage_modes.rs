@@ -32,7 +32,7 @@ async fn poll_all(server: &Server, people: impl Iterator<Item = u64>) -> HashMap
 async fn back(server: &Server, people_owed: bool) {
     let since = Instant::now();
     while server.get(&format!("/virtual-queues/{DROP}/stats")).await.status != 200
-        || (people_owed && !server.log().contains("the store has taken over"))
+        || (people_owed && !server.log().contains("people admitted during the outage are recorded"))
     {
         assert!(since.elapsed() < Duration::from_secs(4), "not back: {}", server.log());
         sleep(Duration::from_millis(50)).await;

@@ -211,7 +211,7 @@ fn a_server_that_ends_takes_no_connections_and_complains_of_nothing() {
                     });
                     assert!(server.wait().success());
                     let log = server.whole_log();
-                    assert!(log.contains("ending: running requests get their time"), "{log}");
+                    assert!(log.contains("shutting down: waiting for running requests"), "{log}");
                     assert!(!log.contains("ERROR"), "{log}");
                 }
             });

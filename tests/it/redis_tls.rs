@@ -80,12 +80,12 @@ async fn whole_life(redis: &mut RedisServer, settings: &[(&str, &str)]) {
     }
 
     assert_eq!(a.enter(EVENT, 10).await.state(), "WAITING");
-    let (before, away) = (a.log().len(), "redis counts as away");
+    let (before, away) = (a.log().len(), "redis unavailable: circuit breaker open");
     assert!(!a.log().contains(away) && !b.log().contains(away), "{}", a.log());
     redis.kill9();
     while a.poll(EVENT, 10).await.state() != "DIRECT_ADMITTED" {}
     redis.restart();
-    until_log(&a, "the store has taken over").await;
+    until_log(&a, "people admitted during the outage are recorded").await;
     println!("{}", a.log()[before..].lines().filter(|line| line.contains("redis")).collect::<Vec<_>>().join("\n"));
     invariants::assert_hold(redis);
     for server in [&a, &b] {
@@ -141,7 +141,10 @@ async fn a_redis_that_cannot_be_trusted_or_does_not_trust_us_counts_as_away_and_
         let settings: Vec<(&str, &str)> = ca.map(|ca| ("VQ_REDIS__CA_FILE", ca)).into_iter().collect();
         let server = Server::serve_at(&url, &settings);
         let log = server.log();
-        let line = log.lines().find(|line| line.contains("redis counts as away")).unwrap_or_else(|| panic!("{log}"));
+        let line = log
+            .lines()
+            .find(|line| line.contains("redis unavailable: circuit breaker open"))
+            .unwrap_or_else(|| panic!("{log}"));
         println!("{line}");
         assert!(line.contains(why), "{why}: {line}");
         let reply = server.enter(DROP, 7).await;

@@ -151,7 +151,12 @@ async fn a_full_redis_counts_as_away_without_flapping_and_nobody_is_evicted() {
         sleep(Duration::from_millis(100)).await;
     }
     let changes = |what: &str| server.log().lines().filter(|line| line.contains(what)).count();
-    assert_eq!((changes("redis counts as away"), changes("redis answers")), (1, 1), "{}", server.log());
+    assert_eq!(
+        (changes("redis unavailable: circuit breaker open"), changes("redis available: circuit breaker closed")),
+        (1, 1),
+        "{}",
+        server.log()
+    );
     redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0).exec(&mut redis.connection()).unwrap();
     let freed = Instant::now();
     while server.poll(DROP, 60).await.header("x-virtual-queue-degraded").is_some() {
@@ -238,7 +243,7 @@ async fn a_slow_redis_serves_within_the_budget_and_is_gone_round_beyond_it() {
         sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(states.first().map(String::as_str), Some("WAITING"), "first it is waited for");
-    assert_eq!(states.last().map(String::as_str), Some("DIRECT_ADMITTED"), "then it counts as away");
+    assert_eq!(states.last().map(String::as_str), Some("DIRECT_ADMITTED"), "then it is unavailable");
     proxy.heal();
     let healed = Instant::now();
     // 99 did not ask meanwhile, so is waiting or has just been admitted.

@@ -56,7 +56,7 @@ async fn a_new_target_does_not_wait_for_what_is_handed_over() {
 #[actix_rt::test]
 async fn a_target_whose_ticks_keep_failing_is_told_of_once_and_so_is_the_end_of_it() {
     const BEGINS: &str = "the ticks of this target keep failing";
-    const ENDS: &str = "the ticks of this target go on";
+    const ENDS: &str = "the ticks of this target succeed again";
     let lines = Lines::default();
     let told = |text| lines.with(&[text, "LIMITED_DROP:42"]);
     let writer = lines.clone();

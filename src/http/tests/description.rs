@@ -55,7 +55,7 @@ fn every_reason_that_is_described_is_on_the_page_for_developers() {
     let table = page.split("| `reason` |").nth(1).unwrap().split("\n\n").next().unwrap();
     let on_page: BTreeSet<&str> = table.lines().filter_map(|row| row.strip_prefix("| `")?.split('`').next()).collect();
     assert_eq!(reasons, on_page);
-    assert!(reasons.iter().all(|reason| include_str!("../../../README.md").contains(&format!("`{reason}`"))));
+    assert!(reasons.iter().all(|reason| include_str!("../../../docs/http-api.md").contains(&format!("`{reason}`"))));
     let problem = &description["components"]["schemas"]["Problem"];
     assert!(problem["properties"]["reason"].is_object() && !problem["required"].to_string().contains("reason"));
 }

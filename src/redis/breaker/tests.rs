@@ -145,7 +145,7 @@ fn whoever_was_steady_for_long_enough_is_believed_at_once_again() {
     assert_eq!(closes_after(&breaker, &clock), Duration::ZERO);
 }
 
-/// Somebody's call goes unanswered every `pause`, a good probe ends each doubt; after how many Redis counts as away.
+/// Somebody's call goes unanswered every `pause`, a good probe ends each doubt; after how many Redis is unavailable.
 fn gives_up_after(breaker: &Breaker, clock: &FakeClock, pause: Duration) -> Option<usize> {
     (1..=20).find(|_| {
         clock.advance(pause);

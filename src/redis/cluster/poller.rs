@@ -31,8 +31,10 @@ impl SlotMapPoller {
         loop {
             let Some(cluster) = cluster.upgrade() else { return };
             match (cluster.refresh(&mut self).await, self.silent) {
-                (true, true) => tracing::info!("the cluster tells its slots again"),
-                (false, false) => tracing::warn!("no node of the cluster tells its slots; those known hold"),
+                (true, true) => tracing::info!("the cluster reports its slots again"),
+                (false, false) => {
+                    tracing::warn!("no cluster node reports its slots; the last known slot map stays in use")
+                }
                 (true, false) | (false, true) => {}
             }
             self.silent = cluster.map().view.ranges.is_empty() || self.current.is_none();

@@ -57,7 +57,7 @@ impl RedisStore {
                 .run(ScriptCall::pooled(&scripts::SETTINGS_RESTORE, target, lost.into_args()), reply::restored)
                 .await?
             {
-                tracing::warn!(%target, version, "redis had lost the settings of this target; they are back");
+                tracing::warn!(%target, version, "redis lost the settings of this target; they are restored");
             }
         }
         if is_no_lock && !ours {
