@@ -78,14 +78,28 @@ pub struct App {
     grace: Duration,
     gate: EntryTokenGate,
     servers: Vec<Listening>,
-    flag_loop: JoinHandle<()>,
-    key_loop: JoinHandle<()>,
-    key_watch: JoinHandle<()>,
+    background: Background,
     replica: Replica,
     store: Arc<dyn VirtualQueueStore>,
     pumps: Addr<PumpWatch>,
     pump_thread: Arbiter,
     service: Arc<VirtualQueueService>,
+}
+
+/// The tasks that run beside the requests. Dropped, they end.
+#[derive(Default)]
+struct Background(Vec<JoinHandle<()>>);
+
+impl Background {
+    fn spawn(&mut self, task: impl Future<Output = ()> + 'static) {
+        self.0.push(actix_rt::spawn(task));
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
 }
 
 /// Everything that depends on which store it is.
@@ -163,11 +177,12 @@ impl App {
         let flags = FeatureFlags::new(stores.flags, config.flags.virtual_queue_enabled, config.redis.on_failure);
         let flags = Arc::new(flags);
         flags.first_read().await;
-        let flag_loop = actix_rt::spawn({
+        let mut background = Background::default();
+        background.spawn({
             let flags = flags.clone();
             async move { flags.run().await }
         });
-        let key_loop = actix_rt::spawn({
+        background.spawn({
             let identity = identity.clone();
             async move { identity.keep_keys().await }
         });
@@ -180,6 +195,10 @@ impl App {
             metrics: metrics.clone(),
         };
         let service = Arc::new(VirtualQueueService::new(parts, config));
+        background.spawn({
+            let service = service.clone();
+            async move { service.keep_handing_over().await }
+        });
         let pump_thread = Arbiter::new();
         let pumps = start_pumps(config, &pump_thread, &stores.queue, &clock, &metrics, &service);
 
@@ -206,7 +225,7 @@ impl App {
         let (addresses, servers) = listen(config, &state, &gate, &shop)?;
         let key_watch = KeyWatch::new(key_watch::name(addresses.public[0]), keys, of_watch);
         let replica = key_watch.me().clone();
-        let key_watch = actix_rt::spawn(key_watch.run(store.clone()));
+        background.spawn(key_watch.run(store.clone()));
         lifecycle.serving();
         let drain = Duration::from_secs(config.server.drain_seconds);
         Ok(Self {
@@ -216,9 +235,7 @@ impl App {
             grace: Duration::from_secs(config.server.shutdown_grace_seconds),
             gate,
             servers,
-            flag_loop,
-            key_loop,
-            key_watch,
+            background,
             replica,
             store,
             pumps,
@@ -263,10 +280,9 @@ impl App {
         let _ = self.pumps.send(StopPumps).await;
         self.pump_thread.stop();
         let _ = self.pump_thread.join();
+        drop(self.background);
+        // What the loop has not handed over yet.
         self.service.hand_over().await;
-        self.flag_loop.abort();
-        self.key_loop.abort();
-        self.key_watch.abort();
         // Where the store is away, it is forgotten all the same, a little later.
         let _ = self.store.withdraw(&self.replica).await;
         Ok(())
@@ -332,8 +348,8 @@ fn start_pumps(
         tick: Duration::from_millis(config.queue.tick_ms),
         reports,
     };
-    let service = service.clone();
-    PumpWatch::start_in_arbiter(&thread.handle(), |_| PumpWatch::begin(parts, service))
+    let active = service.active_targets().clone();
+    PumpWatch::start_in_arbiter(&thread.handle(), |_| PumpWatch::begin(parts, active))
 }
 
 fn gate(

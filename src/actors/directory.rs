@@ -10,11 +10,10 @@ use std::{
 use actix::{
     Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, AtomicResponse, Context, Handler, Message, WrapFuture,
 };
-use actix_rt::task::JoinHandle;
 use futures_util::FutureExt;
 
 use super::{AdmissionActor, PumpParts, health::Health};
-use crate::{domain::QueueTarget, metrics::RestartCause, redis::keys, service::VirtualQueueService, store::StoreError};
+use crate::{domain::QueueTarget, metrics::RestartCause, redis::keys, service::ActiveTargets, store::StoreError};
 
 /// How often the active targets are read.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
@@ -27,12 +26,11 @@ const STAGGER: Duration = Duration::from_millis(1);
 /// Keeps one [`AdmissionActor`] for each active target.
 pub struct Directory {
     parts: PumpParts,
-    service: Arc<VirtualQueueService>,
+    active: Arc<ActiveTargets>,
     pumps: HashMap<QueueTarget, Pump>,
     every: Duration,
     /// The list of active targets is none, as was last logged.
     is_broken: bool,
-    handing_over: Option<JoinHandle<()>>,
 }
 
 struct Pump {
@@ -50,9 +48,9 @@ impl Drop for Pump {
 
 impl Directory {
     /// A directory without pumps; it looks for targets as soon as it is started.
-    pub fn new(parts: PumpParts, service: Arc<VirtualQueueService>) -> Self {
+    pub fn new(parts: PumpParts, active: Arc<ActiveTargets>) -> Self {
         let every = REFRESH_EVERY.min(parts.tick);
-        Self { parts, service, pumps: HashMap::new(), every, is_broken: false, handing_over: None }
+        Self { parts, active, pumps: HashMap::new(), every, is_broken: false }
     }
 
     /// One living pump for each of these, and none besides.
@@ -112,18 +110,6 @@ impl Directory {
         }
     }
 
-    /// In a task of its own: a far store or a crowd takes its time, and no new target waits for that. One at a time.
-    fn hand_over(&mut self) {
-        if self.handing_over.as_ref().is_none_or(JoinHandle::is_finished) {
-            let service = self.service.clone();
-            self.handing_over = Some(actix_rt::spawn(async move {
-                if AssertUnwindSafe(service.hand_over()).catch_unwind().await.is_err() {
-                    tracing::error!("handing over to the store panicked; the next try goes on");
-                }
-            }));
-        }
-    }
-
     fn start(&mut self, target: QueueTarget) {
         let (actor, health) = AdmissionActor::new(target, self.parts.clone(), STAGGER * self.pumps.len() as u32);
         self.pumps.insert(target, Pump { address: actor.start(), health });
@@ -152,11 +138,10 @@ impl Handler<Refresh> for Directory {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, _: Refresh, _: &mut Self::Context) -> Self::Result {
-        self.hand_over();
-        let (store, service) = (self.parts.store.clone(), self.service.clone());
+        let (store, active) = (self.parts.store.clone(), self.active.clone());
         let look = async move {
             let targets = store.active_targets().await?;
-            service.active_targets().replace(targets.iter().copied());
+            active.replace(targets.iter().copied());
             Ok::<_, StoreError>(targets)
         };
         let look = AssertUnwindSafe(look).catch_unwind().into_actor(self);

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use actix::{Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, AtomicResponse, Context, Handler, WrapFuture};
 
 use super::{Directory, MetricsActor, PumpParts, StopPumps, metrics::AreYouThere};
-use crate::{metrics::RestartCause, service::VirtualQueueService};
+use crate::{metrics::RestartCause, service::ActiveTargets};
 
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -14,15 +14,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// panics. Does nothing else, so that nothing can go wrong here.
 pub struct PumpWatch {
     parts: PumpParts,
-    service: Arc<VirtualQueueService>,
+    active: Arc<ActiveTargets>,
     directory: Addr<Directory>,
 }
 
 impl PumpWatch {
     /// The watch, with everything it watches running, on the calling arbiter.
-    pub fn begin(parts: PumpParts, service: Arc<VirtualQueueService>) -> Self {
-        let directory = Directory::new(parts.clone(), service.clone()).start();
-        Self { parts, service, directory }
+    pub fn begin(parts: PumpParts, active: Arc<ActiveTargets>) -> Self {
+        let directory = Directory::new(parts.clone(), active.clone()).start();
+        Self { parts, active, directory }
     }
 
     fn look(&mut self) {
@@ -41,7 +41,7 @@ impl PumpWatch {
     fn restart(&mut self, cause: RestartCause) {
         self.parts.metrics.pump_restarted(cause);
         let before =
-            std::mem::replace(&mut self.directory, Directory::new(self.parts.clone(), self.service.clone()).start());
+            std::mem::replace(&mut self.directory, Directory::new(self.parts.clone(), self.active.clone()).start());
         let _ = before.try_send(StopPumps);
     }
 

@@ -1,7 +1,7 @@
-//! The body of a purchase: it must have arrived while the claim holds.
+//! The body of a purchase must arrive while the claim holds.
 //!
-//! A shop that waits for a body which is dripped, or never comes, has not answered yet, and the lease ends meanwhile:
-//! the pass would buy elsewhere, and here once the body is complete.
+//! A slow or missing body delays the shop's answer, and the lease ends meanwhile. The pass could then buy elsewhere,
+//! and here as well once the body is complete.
 
 use std::{
     future::Future,
@@ -15,10 +15,10 @@ use actix_web::{dev::Payload, error::PayloadError, web::Bytes};
 use futures_util::Stream;
 use tokio::time::{Sleep, sleep};
 
-/// How long a body may take to arrive: the part of the lease (`upstream.timeout_ms` and 5 s) that is not the shop's.
+/// How long a body may take to arrive: the 5 s of the lease (`upstream.timeout_ms` and 5 s) that are not the shop's.
 pub(super) const BODY_LIMIT: Duration = Duration::from_secs(5);
 
-/// The same body, that ends in an error unless it is read to its end within `limit` from now.
+/// The same body. It ends in an error unless it is read to its end within `limit` from now.
 pub(super) fn in_time(body: Payload, limit: Duration) -> Payload {
     match body {
         Payload::None => Payload::None,

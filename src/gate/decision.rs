@@ -1,5 +1,5 @@
-//! The one decision about a request, whoever asks: the middleware, or a proxy by forward auth. Whatever happens to the
-//! request and the pass afterwards is theirs.
+//! The decision about a request, for the middleware and for forward auth. Each of them handles the request and the pass
+//! afterwards.
 
 use actix_web::http::{Method, Uri, header::HeaderMap};
 
@@ -18,20 +18,20 @@ use crate::{
     token::PassRefusal,
 };
 
-/// What is to happen to a request.
+/// What to do with a request.
 pub(super) enum Decision {
-    /// On to the shop as it came; where tokens are checked, with the user id they give.
+    /// Send it to the shop unchanged; where tokens are checked, with the user id from the token.
     Untouched,
-    /// The same, though it may need a pass: the flag was never read, and people are let through for that.
+    /// As `Untouched`, but it may need a pass: the flag was never read, and then requests pass.
     Unchecked,
     Refused(Refusal),
-    /// A purchase, with a good pass where it needs one.
+    /// A purchase, with a valid pass if it needs one.
     Purchase(Purchase),
 }
 
 impl EntryTokenGate {
-    /// What happens to a request. The flag comes first: where it is off, nothing else is looked at; where
-    /// nobody knows that, the answer counts as one without the store.
+    /// What to do with a request. The flag comes first: if it is off, nothing else is checked. If the flag was never
+    /// read, the answer counts as degraded (given without the store).
     pub(super) fn decide(&self, method: &Method, uri: &Uri, headers: &HeaderMap, body: Body) -> Decision {
         let user = || request::user_id(&self.identity, headers);
         match self.routes.classify_request(method, uri, headers, body) {
@@ -50,7 +50,8 @@ impl EntryTokenGate {
         }
     }
 
-    /// Another spelling is refused if there are none of what it might mean, or the flag is on for any of it.
+    /// Another spelling is refused if a target kind that it may mean does not exist, or the flag is on for a target
+    /// that it may mean.
     fn odd(&self, suspects: &[Suspect], user: impl Fn() -> Result<UserId, Refusal>, refusal: Refusal) -> Decision {
         let target = |suspect: &Suspect| match suspect {
             Suspect::Target(target) => Some(*target),
@@ -78,7 +79,7 @@ impl EntryTokenGate {
         Decision::Unchecked
     }
 
-    /// Who buys must be known also where no pass is needed: else nobody could say whose pass is spent.
+    /// The user must be known even if no pass is needed: success spends this user's passes.
     fn purchase(&self, headers: &HeaderMap, target: QueueTarget, user: UserId, rule: PassRule) -> Decision {
         if !rule.needs_pass() {
             return Decision::Purchase(Purchase { target, user, rule, pass: None });
@@ -97,8 +98,8 @@ impl EntryTokenGate {
     }
 }
 
-/// Which of several passes counts: a good one, of these the one that lasts longest (an earlier one may be spent); else the
-/// one that is most nearly good says why the request is refused.
+/// Which of several passes counts: a valid one; of several, the one that expires last (an earlier one may be spent). If
+/// none is valid, the most nearly valid one gives the reason for the refusal.
 fn worth(verified: &Result<PassClaims, PassRefusal>) -> (u8, u64) {
     match verified {
         Ok(pass) => (5, pass.expires_at),

@@ -1,4 +1,4 @@
-//! A store for the gate's tests: remembers claims as the real ones do, and fails when told to.
+//! A store for the gate's tests. It remembers claims as the real stores do, and fails when told to.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -22,15 +22,15 @@ pub(super) struct FakeStore {
 pub(super) struct State {
     claims: HashMap<UserId, String>,
     spent: HashSet<UserId>,
-    /// What a check answers instead of the truth.
+    /// What a check answers instead of the true state.
     pub(super) check_answer: Option<Result<Claim, StoreError>>,
-    /// Who bought without a pass, as often as the store was told, and whether it was told late.
+    /// Who bought without a pass, one entry for each call, and whether the call was late.
     pub(super) spent_all: Vec<(UserId, bool)>,
-    /// What claiming answers instead of the truth, one a call.
+    /// What a claim answers instead of the true state, one entry for each call.
     pub(super) claim_answers: VecDeque<Result<Claim, StoreError>>,
     /// How many calls to settle fail.
     pub(super) settle_failures: u32,
-    /// What was settled.
+    /// Settlements in their order.
     pub(super) settled: Vec<Settlement>,
 }
 

@@ -1,5 +1,5 @@
-//! Forward auth: a proxy asks before it calls the shop (DESIGN 1). The decision is the middleware's. What differs is the
-//! pass: nobody here sees how the shop answers (`docs/adr/0010-forward-auth-and-single-use.md`).
+//! Forward auth: a proxy asks before it calls the shop. The decision is the middleware's; the pass is handled
+//! differently, because the gate does not see the shop's answer (`docs/adr/0010-forward-auth-and-single-use.md`).
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -14,49 +14,50 @@ use crate::{
     store::{Settlement, StoreError},
 };
 
-/// Digits of the latest expiry that is read: some three thousand years from now.
+/// Digits of the latest expiry that is accepted: about three thousand years from now.
 const MAX_EXPIRY_DIGITS: usize = 11;
 
 /// Hexadecimal digits of a claim's nonce.
 const NONCE_DIGITS: usize = 32;
 
-/// What a proxy is told.
+/// The answer to a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// No purchase, or none that needs a pass: on to the shop as it came.
+    /// No purchase, or the flag is off: the request may go to the shop unchanged.
     Free,
-    /// The same, though it may need a pass: whether the queue is on is not known, and people are let through for that.
+    /// As `Free`, but it may need a pass: the flag was never read, and then requests pass.
     Unchecked,
-    /// A purchase with a good pass, or by a route that needs none.
+    /// A purchase with a valid pass, or on a route that needs none.
     Granted(GrantedPurchase),
-    /// Not to the shop. 401 where a token is needed and there is no valid one, else 403: proxies take other statuses for
-    /// a fault; the code tells which refusal it is.
+    /// The request must not go to the shop. 401 if a token is needed and none is valid, else 403: proxies treat other
+    /// statuses as a fault. The code says which refusal it is.
     Denied(Problem),
 }
 
-/// One purchase that may go on.
+/// One purchase that is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantedPurchase {
     /// Who buys.
     pub user: UserId,
-    /// What.
+    /// What is bought.
     pub target: QueueTarget,
-    /// What the shop settles with, where it does, and the pass is held.
+    /// The shop settles with this. Present if the shop settles and the pass is claimed.
     pub claim: Option<ClaimHandle>,
-    /// The store did not answer: the pass may have bought before.
+    /// The store did not answer: the pass may be spent already.
     pub degraded: bool,
 }
 
-/// A pass taken for one purchase, as the shop names it when it settles: `1790000000-` and 32 hexadecimal digits.
+/// A pass claimed for one purchase, in the form in which the shop names it to settle: `1790000000-` and 32 hexadecimal
+/// digits.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClaimHandle {
-    /// When the pass ends, seconds since the epoch.
+    /// When the pass expires, seconds since the epoch.
     expires_at: u64,
     nonce: String,
 }
 
 impl ClaimHandle {
-    /// When the pass ends that was taken, seconds since the epoch.
+    /// When the claimed pass expires, seconds since the epoch.
     pub fn expires_at(&self) -> u64 {
         self.expires_at
     }
@@ -74,7 +75,7 @@ impl fmt::Debug for ClaimHandle {
     }
 }
 
-/// Why a text is no claim.
+/// The text is not a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a claim")]
 pub struct NotAClaimHandle;
@@ -96,16 +97,19 @@ impl FromStr for ClaimHandle {
 }
 
 impl EntryTokenGate {
-    /// The verdict on a request that a proxy asks about: method, path and headers as the buyer sent them.
+    /// The verdict on a request that a proxy asks about. Method, path and headers are those that the buyer sent.
     ///
-    /// Where passes are used once and the shop does not settle, a granted pass is spent before this returns. Where it
-    /// does, the pass is held until the lease ends or [`Self::settle`] says how the purchase went. Where the route does not
-    /// spend, the pass is checked, and neither held nor spent. Where the route needs no pass, nothing is asked of the
-    /// store; only the shop knows when such a purchase has succeeded, and where it does not settle nothing is spent by
-    /// it. Load shedding has no say: no call to the shop is held here.
+    /// With single use:
+    /// - The shop does not settle: a granted pass is spent before this returns.
+    /// - The shop settles: the pass is claimed until [`Self::settle`] ends the purchase, or the lease ends.
+    /// - The route does not spend: the pass is checked, not claimed and not spent.
+    /// - The route needs no pass: the store is not asked. Only the shop knows when the purchase has succeeded. If the
+    ///   shop does not settle, nothing is spent.
     ///
-    /// A header that the shop may take for one of ours is refused with any request, whatever the flag says: nobody here
-    /// can take it out.
+    /// Load shedding does not apply: the gate makes no call to the shop.
+    ///
+    /// A header that the shop may take for one of ours is refused with any request, whatever the flag says: the gate
+    /// cannot remove it here.
     pub async fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap, shop_settles: bool) -> Verdict {
         if look_alike::any(headers) {
             self.count(Refusal::LookAlikeHeader);
@@ -126,7 +130,7 @@ impl EntryTokenGate {
         }
     }
 
-    /// Takes the pass that a purchase needs, as far as its route spends it.
+    /// Claims the pass if the route spends it, else only checks it.
     async fn take(&self, purchase: Purchase, shop_settles: bool) -> Result<GrantedPurchase, Refusal> {
         let Purchase { user, target, rule, pass } = purchase;
         let mut granted = GrantedPurchase { user, target, claim: None, degraded: false };
@@ -145,12 +149,11 @@ impl EntryTokenGate {
         Ok(granted)
     }
 
-    /// Ends a purchase that [`Self::judge`] let through. May be repeated. Spending also works after the lease has ended;
+    /// Ends a purchase that [`Self::judge`] granted. May be repeated. Spending also works after the lease has ended;
     /// giving back then changes nothing. Without single use there is nothing to settle.
     ///
-    /// Without a claim, where the route needs no pass, spending spends every pass that this person has been given for the
-    /// target, up to this call: a repetition that comes much later would spend one given in between. There is nothing to
-    /// give back then.
+    /// Without a claim (the route needs no pass), spending spends every pass that this person got for the target before
+    /// this call. A late repetition would also spend a pass given in between. There is nothing to give back.
     ///
     /// # Errors
     /// [`StoreError`]: the store did not answer; ask again.
@@ -202,7 +205,7 @@ mod tests {
         headers: HeaderMap,
     }
 
-    /// A gate, and the headers of 7 with a good pass for drop 42.
+    /// A gate, and the headers of user 7 with a valid pass for drop 42.
     fn fixture() -> ForwardAuthFixture {
         let (keys, store, metrics) =
             (Arc::new(Keyring::random()), Arc::new(FakeStore::default()), Arc::new(Metrics::new()));
@@ -321,7 +324,7 @@ mod tests {
         assert!(!fixture.metrics.render().contains("virtual_queue_bypass_attempts_total{"));
     }
 
-    /// The same for 7 with a pass for event 5.
+    /// The same for user 7 with a pass for event 5.
     fn at_the_event() -> ForwardAuthFixture {
         let mut fixture = fixture();
         let event = QueueTarget::new(QueueTargetType::TicketingEvent, 5).unwrap();

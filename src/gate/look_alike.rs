@@ -1,24 +1,24 @@
 //! Headers that the shop may take for ours. PHP, CGI and WSGI make one variable of `X-User-Id`, `X_User_Id` and
-//! `X.User.Id`, and let the last one win.
+//! `X.User.Id`; the last one wins.
 //!
-//! The middleware takes them out. A proxy that only asks cannot be told to, so that the request is refused instead.
+//! The middleware removes them. With forward auth the gate cannot remove them, so it refuses the request.
 
 use actix_web::http::header::{HeaderMap, HeaderName};
 
 use super::request::{ENTRY_TOKEN_HEADER, USER_ID_HEADER};
 use crate::identity::folded;
 
-/// What the proxy tells the shop begins like this. No buyer sends it.
+/// Prefix of the headers in which the proxy tells the shop who buys. No buyer sends it.
 const TOLD_PREFIX: &str = "x-virtual-queue-";
 
-/// Whether there is a header that a shop may take for the buyer's id, the pass, or what the proxy tells it.
+/// Whether a shop may take one of the headers for the buyer's id, the pass, or a header of the proxy.
 pub(super) fn any(headers: &HeaderMap) -> bool {
     headers.keys().any(is_one)
 }
 
 fn is_one(name: &HeaderName) -> bool {
     let text = name.as_str();
-    // Cheap for almost every header: folding keeps letters and the length.
+    // A cheap test that ends here for almost every header: folding keeps the first letter and the length.
     if !text.starts_with('x') || name == USER_ID_HEADER || name == ENTRY_TOKEN_HEADER {
         return false;
     }

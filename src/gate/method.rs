@@ -1,7 +1,7 @@
-//! The methods that a request asks for beside its own (DESIGN 8).
+//! The methods that a request asks for besides its own.
 //!
-//! Many frameworks take the method from a header or a parameter. The gate cannot know what the shop's does, so a request
-//! counts as a purchase when it is one under its own method or under any it may ask for.
+//! Many frameworks take the method from a header or a parameter. The gate cannot know what the shop does, so it checks
+//! a request under its own method and under each method that it may ask for.
 
 use actix_web::http::{
     Method, Uri,
@@ -17,23 +17,23 @@ use crate::{domain::GatedRoute, identity};
 /// Headers that name another method: Rails, Laravel, Symfony, Express, Hono, ASP.NET, Google's and Microsoft's APIs.
 const HEADERS: [&str; 3] = ["x-http-method-override", "x-method-override", "x-http-method"];
 
-/// Parameters that name another method, in a query or in a form: the frameworks' own, and the headers' names.
+/// Parameters that name another method, in a query or in a form: the frameworks' own names, and the headers' names.
 const PARAMETERS: [&str; 4] = ["_method", "x_http_method_override", "x_method_override", "x_http_method"];
 
-/// Bodies that are no form to anybody. What is not among them may be one.
+/// Content types that no framework reads as a form. Any other may be a form.
 const NO_FORMS: [&str; 5] =
     ["application/json", "application/octet-stream", "application/xml", "text/plain", "text/xml"];
 
-/// What is known of a request's body.
+/// What is known about a request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// Its headers say whether there is one: HTTP/1.1.
+    /// The headers say whether there is one: HTTP/1.1.
     Declared,
-    /// There may be one whatever they say: in a proxy's question, which has none itself, and in HTTP/2.
+    /// There may be one whatever the headers say: HTTP/2, and forward auth, where the question itself has no body.
     Unknown,
 }
 
-/// A method that buys.
+/// A method of a purchase route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct GatedMethod {
     name: String,
@@ -49,8 +49,7 @@ impl GatedMethod {
         names.into_iter().map(|name| Self { name: name.to_owned(), word: Words::of_word(name) }).collect()
     }
 
-    /// Whether a value names it, in letters of any case and script: `po` and U+017F and `t` is `POST` to who turns it
-    /// into capitals.
+    /// Whether a value names this method, in any case and script: `po` and U+017F and `t` becomes `POST` in upper case.
     fn is_in(&self, value: &[u8]) -> bool {
         let mut found = false;
         for_each_decoding(value, |text| found |= self.word.are_in(text));
@@ -58,7 +57,7 @@ impl GatedMethod {
     }
 }
 
-/// Which of the methods that buy a request asks for, or may ask for in its body: nobody here reads that.
+/// Which methods of purchase routes a request asks for, or may ask for in its body. The gate does not read the body.
 pub(super) fn asked_for<'a>(
     gated: &'a [GatedMethod],
     method: &Method,
@@ -75,11 +74,11 @@ pub(super) fn asked_for<'a>(
     gated.iter().filter(is_asked).map(|gated| gated.name.as_str()).collect()
 }
 
-/// What the headers and parameters say that name a method.
+/// The values of all headers and parameters that name a method.
 fn values<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Vec<&'a [u8]> {
     let mut values = Vec::new();
     for (name, value) in headers {
-        // Cheap for almost every header of almost every request: all others have another length.
+        // A cheap test that ends here for almost every header: the other names have another length.
         let is_as_long = |known: &&str| known.len() == name.as_str().len();
         if HEADERS.iter().any(is_as_long) && HEADERS.contains(&identity::folded(name).as_str()) {
             values.push(value.as_bytes());
@@ -90,7 +89,8 @@ fn values<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Vec<&'a [u8]> {
     values
 }
 
-/// PHP turns what may not stand in its names into `_`; others take a name with brackets, before it or after it, for a list.
+/// PHP turns characters that its names cannot contain into `_`. Other frameworks read brackets before or after a name
+/// as a list.
 fn is_parameter(raw: &str) -> bool {
     let is_as_long = |known: &&str| raw.len() >= known.len();
     if !PARAMETERS.iter().any(is_as_long) {
@@ -101,7 +101,7 @@ fn is_parameter(raw: &str) -> bool {
     PARAMETERS.iter().any(|known| folded(&name).eq(folded(known)) && (begins_oddly || !known.starts_with('_')))
 }
 
-/// Whether there may be a body that somebody takes for a form.
+/// Whether there may be a body that a framework reads as a form.
 fn may_be_form(method: &Method, headers: &HeaderMap, body: Body) -> bool {
     let has_length = headers.get(CONTENT_LENGTH).is_some_and(|length| length.as_bytes() != b"0");
     let is_declared = has_length || headers.contains_key(TRANSFER_ENCODING);
@@ -110,14 +110,15 @@ fn may_be_form(method: &Method, headers: &HeaderMap, body: Body) -> bool {
     }
     let mut kinds = headers.get_all(CONTENT_TYPE);
     match (kinds.next(), kinds.next()) {
-        // Rack takes what does not say what it is for a form. A question without a length may be about a page.
+        // Rack reads a body without a content type as a form. With forward auth, a request without a length may be a
+        // page view.
         (None, _) => is_declared || matches!(*method, Method::POST | Method::PUT | Method::PATCH),
         (Some(kind), None) => !is_no_form(kind.as_bytes()),
         (Some(_), Some(_)) => true,
     }
 }
 
-/// Whether a content type is of no form to anybody, however carelessly it is read.
+/// Whether no framework reads this content type as a form, even with a careless parser.
 fn is_no_form(kind: &[u8]) -> bool {
     let kind = String::from_utf8_lossy(kind).to_ascii_lowercase();
     let essence = kind.split([';', ',']).next().unwrap_or_default().trim();

@@ -1,4 +1,4 @@
-//! The gate as an application sets it up; what it does to a request is `middleware/in_place.rs`.
+//! The configuration of the gate. `middleware/in_place.rs` handles the requests.
 
 mod in_place;
 
@@ -25,19 +25,19 @@ use crate::{
     token::EntryTokenGuard,
 };
 
-/// How long a claim holds unless [`EntryTokenGate::lease`] says otherwise: an upstream limit of 10 s, and 5 s.
+/// How long a claim holds unless [`EntryTokenGate::lease`] sets it: an upstream limit of 10 s, and 5 s.
 const DEFAULT_LEASE: Duration = Duration::from_secs(15);
 
-/// How long passes live unless [`EntryTokenGate::passes_live`] says otherwise.
+/// How long passes live unless [`EntryTokenGate::passes_live`] sets it.
 const DEFAULT_PASS_LIFE: Duration = Duration::from_secs(300);
 
-/// Between two tries to settle.
+/// Pause between two tries to settle.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-/// Lets only holders of a valid pass on to the purchase routes (TDD: `EntryTokenGateInterceptor`).
+/// Allows purchase requests only with a valid pass (TDD: `EntryTokenGateInterceptor`).
 ///
 /// Build one for the whole process and clone it into each worker's application: clones share the load-shedding limit.
-/// Requests that are no purchases pass through untouched, so it may stand before anything.
+/// Other requests pass unchanged, so the gate may wrap any scope.
 #[derive(Clone)]
 pub struct EntryTokenGate {
     pub(super) guard: Arc<dyn EntryTokenGuard>,
@@ -55,13 +55,13 @@ pub struct EntryTokenGate {
     pub(super) retry_pause: Duration,
     body_limit: Duration,
     pub(super) retrying: Arc<Semaphore>,
-    /// From the claim until it is settled, whoever is still there to see it.
+    /// Each purchase from its claim to its settlement, also after the client has disconnected.
     purchases: TaskTracker,
     shedding: Option<LoadShedding>,
 }
 
 impl EntryTokenGate {
-    /// A gate before the PRD's routes that checks signature and expiry, and nothing else yet.
+    /// A gate for the PRD's routes that only checks signature and expiry.
     pub fn new(guard: Arc<dyn EntryTokenGuard>, flags: Arc<dyn FeatureFlagEvaluator>, clock: StoreClock) -> Self {
         Self {
             guard,
@@ -84,46 +84,46 @@ impl EntryTokenGate {
         }
     }
 
-    /// A pass buys once: this store remembers which have.
+    /// Makes each pass buy once. `store` remembers which passes are spent.
     #[must_use]
     pub fn single_use(mut self, store: Arc<dyn PassStore>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// How long the store lets a claim hold. 15 s unless set. A pass may buy again when it ends, so it must be longer than
-    /// the shop takes at most, by the 5 s that a body may take to arrive. A store that does not take a settlement is told
-    /// again for as long: that the pass is given back; or for as long as the pass lives: that it bought.
+    /// How long the store holds a claim. Default 15 s. A pass may buy again when the lease ends, so the lease must be
+    /// at least the longest time of the shop plus the 5 s that a body may take. If the store does not take a
+    /// settlement, giving back is retried for this long, and spending for as long as the pass lives.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long passes live at most. 300 s unless set. A store that does not take in that somebody bought without a pass
-    /// ([`PassRule::Spends`](super::PassRule::Spends)) is told again for as long.
+    /// How long passes live at most. Default 300 s. If the store does not take the message that somebody bought without
+    /// a pass ([`PassRule::Spends`](super::PassRule::Spends)), it is retried for this long.
     #[must_use]
     pub fn passes_live(mut self, life: Duration) -> Self {
         self.pass_life = life;
         self
     }
 
-    /// Whether the pass may come in the target's cookie, too. The header wins.
+    /// Whether the pass may also come in the target's cookie. The header wins.
     #[must_use]
     pub fn cookie(mut self, taken: bool) -> Self {
         self.cookie = taken;
         self
     }
 
-    /// Headers that move a request to another path and reach the shop nevertheless: something in front must set or remove
-    /// them. None unless set. Where passage is only judged, for a proxy, it is the proxy that removes such headers.
+    /// Headers that move a request to another path but still reach the shop: a proxy in front must set or remove them.
+    /// Default: none. With forward auth the proxy must remove such headers.
     #[must_use]
     pub fn keep_headers(mut self, kept: Vec<PathHeader>) -> Self {
         self.kept_headers = kept;
         self
     }
 
-    /// How buyers are known. By `X-User-Id`, which something in front must set, unless set.
+    /// How buyers are identified. Default: by `X-User-Id`, which a proxy in front must set.
     #[must_use]
     pub fn identity(mut self, identity: Identify) -> Self {
         self.identity = identity;
@@ -137,10 +137,10 @@ impl EntryTokenGate {
         self
     }
 
-    /// At most `limit` purchase calls under way at a time, over all clones; beyond: 503.
+    /// At most `limit` purchase calls at a time, over all clones; beyond that: 503.
     ///
     /// # Panics
-    /// If `limit` is 0: such a gate lets nobody through.
+    /// If `limit` is 0: such a gate would refuse every purchase.
     #[must_use]
     pub fn shed_beyond(mut self, limit: usize) -> Self {
         assert!(limit > 0, "a gate that allows no purchase at a time is a mistake of who configured it");
@@ -148,28 +148,28 @@ impl EntryTokenGate {
         self
     }
 
-    /// There are no targets of this kind: their purchases are 404 under any spelling, whatever the flag says.
+    /// There are no targets of this kind: their purchases get 404 in any spelling, whatever the flag says.
     #[must_use]
     pub fn without(mut self, kind: QueueTargetType) -> Self {
         self.closed.push(kind);
         self
     }
 
-    /// Other purchase routes than the PRD's. Their patterns are of the whole path, whatever scope the gate is in.
+    /// Other purchase routes instead of the PRD's. Patterns cover the whole path, whatever scope the gate is in.
     #[must_use]
     pub fn routes(mut self, routes: GatedRoutes) -> Self {
         self.routes = Arc::new(routes);
         self
     }
 
-    /// Waits until no purchase is under way, over all clones: for a server that ends. A client that went away took its
-    /// connection along, and not its purchase.
+    /// Waits until no purchase is under way, over all clones. For shutdown: a client that disconnects ends its
+    /// connection but not its purchase.
     pub async fn purchases_have_ended(&self) {
         self.purchases.close();
         self.purchases.wait().await;
     }
 
-    /// Room for one more purchase call; `None`: there is none.
+    /// A permit for one more purchase call; `None`: the limit is reached.
     fn admit_call(&self) -> Option<UnderWay> {
         match &self.shedding {
             None => Some(UnderWay::uncounted()),

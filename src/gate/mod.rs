@@ -1,9 +1,10 @@
-//! `EntryTokenGate`, the middleware before the purchase routes (TDD: `EntryTokenGateInterceptor`; DESIGN 8).
+//! `EntryTokenGate`, the middleware in front of the purchase routes (TDD: `EntryTokenGateInterceptor`;
+//! `docs/design.md`).
 //!
-//! Here: which requests are purchases, whether they may go on, and what becomes of the pass. Not here: what a pass is
-//! ([`crate::token`]), who must have one ([`crate::flags`]), the shop.
+//! Here: which requests are purchases, whether they are allowed, and whether the pass is spent. Not here: what a pass
+//! is ([`crate::token`]), who must have one ([`crate::flags`]), the shop.
 //!
-//! Any actix-web application can put it before its own scopes; neither Redis nor the rest of this crate is needed:
+//! Any actix-web application can wrap its own scopes with it; it needs neither Redis nor the rest of this crate:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -61,12 +62,12 @@ use crate::{
     flags::{FeatureFlagEvaluator, Reach},
 };
 
-/// The code on the page about the library, so that it is compiled.
+/// Compiles the code of the page about the library.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/integrations/library.md")]
 struct LibraryPage;
 
-/// A flag that is on for everybody, for applications that have none.
+/// A flag that is on for everybody, for applications that have no flag.
 #[derive(Debug, Clone, Copy)]
 pub struct AlwaysOn;
 

@@ -1,5 +1,5 @@
-//! One purchase: claim its pass, call the shop, settle (DESIGN 5 "Single use"). Where the route needs no pass, nothing is
-//! claimed, and success spends whatever passes the buyer has.
+//! One purchase: claim its pass, call the shop, settle. On a route that needs no pass, nothing is claimed, and success
+//! spends all passes of the buyer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,13 +15,14 @@ use crate::{
     store::{Claim, PassStore, Settlement, StoreError},
 };
 
-/// Put into a response's extensions by who calls the shop when the shop gave none: a time-out, a cut after the request
-/// was sent. Whether it bought is unknown then, so the pass stays claimed until the lease ends.
+/// Put into a response's extensions by the code that calls the shop, if the shop gave no answer: a timeout, or a
+/// connection that ended after the request was sent. It is unknown then whether it bought, so the pass stays claimed
+/// until the lease ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoAnswerFromShop;
 
-/// Put into a response's extensions by who calls the shop when the shop decided and its answer cannot be handed on: the
-/// purchase is settled by this status, and not by the response's own.
+/// Put into a response's extensions by the code that calls the shop, if the shop decided but its answer cannot be
+/// forwarded. This status settles the purchase, not the response's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShopsStatus(pub StatusCode);
 
@@ -31,48 +32,48 @@ pub(super) struct SingleUse {
     pub(super) store: Arc<dyn PassStore>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: StoreClock,
-    /// How long the store lets a claim hold.
+    /// How long the store holds a claim.
     pub(super) lease: Duration,
     /// How long passes live at most.
     pub(super) pass_life: Duration,
-    /// From one try to settle to the next.
+    /// Pause between two tries to settle.
     pub(super) retry_pause: Duration,
-    /// Settlements that may be waiting for another try at a time.
+    /// One permit for each settlement that waits for another try.
     pub(super) retrying: Arc<Semaphore>,
-    /// What a server that ends waits for.
+    /// Shutdown waits for these.
     pub(super) purchases: TaskTracker,
 }
 
-/// Settlements waiting for another try at a time: beyond, the lease alone frees the pass.
+/// Settlements that may wait for another try at a time. Beyond that, only the end of the lease frees the pass.
 pub(super) const MAX_RETRYING: usize = 10_000;
 
-/// One purchase that may go on to the shop: who buys what, by a route with which rule. The gate puts it into the
-/// request's extensions.
+/// One purchase that may go to the shop: the user, the target and the route's rule. The gate puts it into the request's
+/// extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Purchase {
-    /// What.
+    /// What is bought.
     pub target: QueueTarget,
-    /// Who.
+    /// Who buys.
     pub user: UserId,
-    /// What the route asks for, and what its success does.
+    /// What the route needs, and what its success spends.
     pub rule: PassRule,
-    /// The pass, which has been verified; `None`: the route needs none.
+    /// The verified pass; `None`: the route needs none.
     pub pass: Option<PassClaims>,
 }
 
-/// A purchase whose end the store is told.
+/// A purchase whose result will be settled in the store.
 pub(super) struct Begun {
     with: SingleUse,
     purchase: Purchase,
-    /// With which the pass is claimed; `None`: there was no pass to claim.
+    /// The nonce of the claim; `None`: there was no pass to claim.
     nonce: Option<String>,
-    /// The store did not say that the pass is ours.
+    /// The store did not confirm the claim.
     pub(super) degraded: bool,
 }
 
 impl SingleUse {
-    /// Takes the pass, where the purchase needs one. A store that does not answer stops nobody: signature and expiry have
-    /// been checked.
+    /// Claims the pass, if the purchase needs one. A store that does not answer refuses nothing: signature and expiry
+    /// are verified already.
     pub(super) async fn begin(self, purchase: Purchase) -> Result<Begun, Refusal> {
         let Some(pass) = purchase.pass else {
             return Ok(Begun { with: self, purchase, nonce: None, degraded: false });
@@ -83,12 +84,12 @@ impl SingleUse {
         Ok(Begun { with: self, purchase, nonce: Some(nonce), degraded })
     }
 
-    /// Whether the pass might be taken, without taking it; and whether that was answered without the store.
+    /// Checks whether a claim would be granted, without claiming. `true`: answered without the store.
     pub(super) async fn check(self, pass: PassClaims) -> Result<bool, Refusal> {
         self.judge(pass.target, self.store.check(pass.target, pass.user, pass.expires_at).await)
     }
 
-    /// Whether the store's answer is one without the store.
+    /// Turns the store's answer into a refusal, or into `true` if the store gave none.
     fn judge(&self, target: QueueTarget, answer: Result<Claim, StoreError>) -> Result<bool, Refusal> {
         let error = match answer {
             Ok(Claim::Granted) => return Ok(false),
@@ -99,11 +100,11 @@ impl SingleUse {
         };
         self.metrics.degraded(Operation::Gate);
         match error {
-            // A reply we do not understand is a fault of ours.
+            // A reply that we cannot read is our own fault.
             StoreError::Broken(_) => {
                 tracing::error!(target_id = %target, %error, "purchase continues without a claim");
             }
-            // An outage is logged where it is noticed; this would say it for every purchase.
+            // An outage is logged where it is detected; here it would be logged for every purchase.
             StoreError::Unavailable(_) | StoreError::TimedOut => {
                 tracing::debug!(target_id = %target, %error, "purchase continues without a claim");
             }
@@ -112,8 +113,7 @@ impl SingleUse {
     }
 }
 
-/// What the shop's answer means for the pass: success and redirects spend it, where the route spends; errors give it
-/// back.
+/// What the shop's status means for the pass: success and redirects spend it if the route spends; errors give it back.
 pub(super) fn settlement_of(rule: PassRule, status: StatusCode) -> Settlement {
     if rule.spends() && status.as_u16() < 400 { Settlement::Spent } else { Settlement::GivenBack }
 }
@@ -124,9 +124,9 @@ impl Begun {
         self.nonce
     }
 
-    /// Settles; what fails is tried again in the background. After a claim that failed nobody waits for the store a
-    /// second time, yet it is told: the claim may have been taken, and a pass that bought is spent also late. Gives
-    /// whether the store has been told.
+    /// Settles. If this fails, it is retried in the background. After a failed claim the purchase does not wait for the
+    /// store again, but the store is still told: the claim may have succeeded, and a pass that bought must be spent,
+    /// even late. Returns whether the store has been told.
     pub(super) async fn settle(self, how: Settlement) -> bool {
         let ended = self.with.clock.monotonic();
         let told = !self.degraded && self.try_settle(how, Duration::ZERO).await;
@@ -139,7 +139,7 @@ impl Begun {
         told
     }
 
-    /// Tells the store, which it was to be told so long `ago`.
+    /// Tells the store. `ago`: how long ago the purchase ended.
     async fn try_settle(&self, how: Settlement, ago: Duration) -> bool {
         let Purchase { target, user, pass, .. } = self.purchase;
         let (store, nonce) = (&self.with.store, self.nonce.as_deref());
@@ -149,7 +149,7 @@ impl Begun {
             (None, Settlement::GivenBack) => return true,
         };
         match settled {
-            // Counted where the store's reply is read.
+            // The metrics count it where the store's reply is read.
             Ok(_) => true,
             Err(error) => {
                 tracing::debug!(target_id = %target, %error, "settling failed");
@@ -165,7 +165,8 @@ impl Begun {
             return;
         };
         let clock = self.with.clock.clone();
-        // Giving back is the lease's to do after a while. A pass that bought must be known to have, for as long as it lives.
+        // The lease also gives a pass back, when it ends. A pass that bought must become spent, so try as long as it
+        // lives.
         let worth_it = match (how, self.purchase.pass) {
             (Settlement::GivenBack, _) => self.with.lease,
             (Settlement::Spent, None) => self.with.pass_life,
@@ -179,7 +180,7 @@ impl Begun {
             let _permit = permit;
             for _ in 0..tries {
                 tokio::time::sleep(self.with.retry_pause).await;
-                // Late by something at least: it must not touch a pass given since.
+                // At least 1 ms late: it must not spend a pass given since.
                 let ago = clock.monotonic().saturating_sub(ended).max(Duration::from_millis(1));
                 if self.try_settle(how, ago).await {
                     return;

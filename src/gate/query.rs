@@ -1,20 +1,20 @@
 //! The parameters of a query, by the names that servers give them.
 //!
-//! Here: names, values, and ids that contradict the path's. Not here: methods asked for; they are [`super::method`]'s.
+//! Here: names, values, and ids that differ from the path's id. Not here: methods ([`super::method`]).
 
 use super::path::{decoded_once, folded};
 use crate::domain::QueueTarget;
 
-/// What many a shop calls the parameter, whatever the route calls it.
+/// Many shops use this parameter, whatever the route calls it.
 const ID: &str = "id";
 
-/// Names and values as they came. Some servers separate them with `;`, too.
+/// Raw names and values. Some servers also separate them with `;`.
 pub(super) fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = query.split(['&', ';']).filter(|pair| !pair.is_empty());
     pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
-/// A name in small letters, decoded, without what makes a list or a map of it: `id[]`, `id[$ne]`. A zero ends it to C.
+/// A name in lower case, decoded, without list or map brackets: `id[]`, `id[$ne]`. A NUL ends it, as in C.
 pub(super) fn name(raw: &str) -> String {
     let decoded = decoded_once(raw.as_bytes());
     let text = String::from_utf8_lossy(decoded.as_deref().unwrap_or(raw.as_bytes())).to_ascii_lowercase();
@@ -24,8 +24,8 @@ pub(super) fn name(raw: &str) -> String {
     text[..ends].to_owned()
 }
 
-/// Whether a query says another id than the path: in a parameter named as the route names its own, or `id`. A shop whose
-/// front turns `/limited-drops/43/orders?id=42` into `?id=43&id=42` sells 42.
+/// Whether a query gives another id than the path, in `id` or in a parameter with the route's own name. If a front end
+/// turns `/limited-drops/43/orders?id=42` into `?id=43&id=42`, the shop sells 42.
 pub(super) fn contradicts(query: &str, target: QueueTarget, parameter: &str) -> bool {
     parameters(query).any(|(raw, value)| {
         let name = name(raw);
@@ -34,7 +34,7 @@ pub(super) fn contradicts(query: &str, target: QueueTarget, parameter: &str) -> 
     })
 }
 
-/// Whether a value is this id, written as the path writes it. Encoding does not count.
+/// Whether a value is this id, spelled as in the path. Percent-encoding does not matter.
 fn says(value: &str, target: QueueTarget) -> bool {
     let decoded = decoded_once(value.as_bytes());
     decoded.as_deref().unwrap_or(value.as_bytes()) == target.id().to_string().as_bytes()

@@ -1,4 +1,4 @@
-//! Why the gate sends somebody away, and what they are told: of a pass that is not ours no more than that.
+//! Why the gate refuses a request, and what the client is told. A malformed and a forged pass get the same text.
 
 use actix_web::{
     HttpResponse,
@@ -15,30 +15,30 @@ use crate::{
     token::PassRefusal,
 };
 
-/// Every way to be refused at the gate.
+/// Every reason for a refusal at the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// No, a malformed, or a doubled user id.
+    /// The user id is missing, malformed, or given twice.
     NoUser,
-    /// Buyers are known by a token, and there is no valid one.
+    /// Buyers are identified by a token, and there is no valid one.
     NoToken,
-    /// Buyers are known by a token, and the keys to check it with are not there.
+    /// Buyers are identified by a token, and the keys to check it are missing.
     NoKeys,
     /// No pass.
     NoPass,
-    /// A pass, and not a good one; or two.
+    /// The pass is not valid, or there are two.
     BadPass(PassRefusal),
     /// Another spelling of a gated path.
     OddPath,
     /// A header that the shop may take for one of ours.
     LookAlikeHeader,
-    /// An id that is none.
+    /// The id is not canonical.
     UnknownId,
-    /// A kind of target that there is none of.
+    /// There are no targets of this kind.
     Closed,
-    /// The pass has bought, or was given up.
+    /// The pass is spent or revoked.
     Spent,
-    /// The pass is over on the store's time.
+    /// The pass has expired on the store's time.
     Over,
     /// Another purchase with this pass is under way.
     InUse,
@@ -47,7 +47,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// What the metrics count it as; `None`: it is no attempt to get round the queue.
+    /// The reason in the metrics; `None`: it is no bypass attempt.
     pub(super) const fn bypass_reason(self) -> Option<BypassReason> {
         match self {
             Self::NoUser | Self::NoToken => Some(BypassReason::NoUser),
@@ -59,7 +59,7 @@ impl Refusal {
         }
     }
 
-    /// Why this is refused, where the code alone does not tell; what the answer's `reason` may be.
+    /// The answer's `reason`, where the code alone does not tell it.
     const fn reason(self) -> Option<&'static str> {
         match self {
             Self::NoUser => Some("no_user"),
@@ -116,7 +116,7 @@ impl Refusal {
         }
     }
 
-    /// The answer to who sent these headers.
+    /// The answer to a request with these headers.
     pub(super) fn answer(self, asked: &HeaderMap) -> HttpResponse {
         let mut response = self.problem().answer(asked);
         if self == Self::NoToken {

@@ -1,4 +1,4 @@
-//! What the gate reads from a purchase request, and what the shop never gets to see.
+//! What the gate reads from a purchase request, and what it removes before the shop.
 
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -10,10 +10,10 @@ use crate::{
     token::PassRefusal,
 };
 
-/// The pass (TDD: FE/외부 계약).
+/// The header with the pass (TDD: FE/외부 계약).
 pub const ENTRY_TOKEN_HEADER: HeaderName = HeaderName::from_static("x-entry-token");
 
-/// The cookie that carries the pass for a target: `vq_limited-drop_42`.
+/// The cookie with the pass for a target: `vq_limited-drop_42`.
 pub fn pass_cookie_name(target: QueueTarget) -> String {
     format!("{}{}", pass_cookie_prefix(target.kind()), target.id())
 }
@@ -31,11 +31,11 @@ pub(super) fn user_id(identity: &Identify, headers: &HeaderMap) -> Result<UserId
     })
 }
 
-/// So many cookies of one name are looked at: a browser sends one for each path and domain that it was set for.
+/// At most this many cookies of one name are checked: a browser sends one for each path and domain.
 const MOST_COOKIES: usize = 4;
 
-/// What may be the pass, at least one: the header, of which two are none; else the target's cookies, where cookies are
-/// taken.
+/// The candidates for the pass, at least one: the header (two headers are refused), else the target's cookies, if
+/// cookies are allowed.
 pub(super) fn passes(headers: &HeaderMap, target: QueueTarget, from_cookie: bool) -> Result<Vec<&str>, Refusal> {
     const AMBIGUOUS: Refusal = Refusal::BadPass(PassRefusal::Malformed);
     if let Some(pass) = only(headers.get_all(ENTRY_TOKEN_HEADER)).map_err(|_| AMBIGUOUS)? {
@@ -51,7 +51,7 @@ pub(super) fn passes(headers: &HeaderMap, target: QueueTarget, from_cookie: bool
     if passes.is_empty() { Err(Refusal::NoPass) } else { Ok(passes) }
 }
 
-/// There were two where one is allowed.
+/// There were two values where only one is allowed.
 #[derive(Debug)]
 struct Doubled;
 
@@ -60,7 +60,7 @@ fn only<T>(mut all: impl Iterator<Item = T>) -> Result<Option<T>, Doubled> {
     if all.next().is_some() { Err(Doubled) } else { Ok(first) }
 }
 
-/// Names and values of a `Cookie` header, those that are text.
+/// Names and values of a `Cookie` header. Pairs that are not UTF-8 are left out.
 fn cookies(header: &HeaderValue) -> impl Iterator<Item = (&str, &str)> {
     let pairs = header.as_bytes().split(|byte| *byte == b';').filter_map(|pair| str::from_utf8(pair).ok());
     pairs.filter_map(|pair| pair.split_once('=')).map(|(name, value)| {
@@ -69,8 +69,8 @@ fn cookies(header: &HeaderValue) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Takes out what the shop must not see: passes, and headers that servers behind us may confuse with ours
-/// (`X_User_Id` and `X-User-Id` are one variable to CGI, WSGI and PHP).
+/// Removes what the shop must not see: passes, and headers that servers behind us may confuse with ours (`X_User_Id`
+/// and `X-User-Id` are one variable in CGI, WSGI and PHP).
 pub(super) fn strip(headers: &mut HeaderMap, cookie: bool) {
     let confusable =
         |name: &&HeaderName| is_pass_header(name) || (**name != USER_ID_HEADER && folds_to(name, &USER_ID_HEADER));
@@ -83,8 +83,8 @@ pub(super) fn strip(headers: &mut HeaderMap, cookie: bool) {
     }
 }
 
-/// Takes out the headers that move a request to another path than the one that was judged, but for those to keep: these
-/// by their own name alone.
+/// Removes headers that move a request to another path than the one that was checked. Headers in `kept` stay, in
+/// exactly that spelling.
 pub(super) fn strip_path_headers(headers: &mut HeaderMap, kept: &[PathHeader]) {
     let is_kept = |name: &str| kept.iter().any(|kept| kept.name().eq_ignore_ascii_case(name));
     let moves = |name: &&HeaderName| PathHeader::is_like_one(name.as_str()) && !is_kept(name.as_str());
@@ -94,12 +94,12 @@ pub(super) fn strip_path_headers(headers: &mut HeaderMap, kept: &[PathHeader]) {
     }
 }
 
-/// Whether a header carries the pass, or may be taken for the one that does.
+/// Whether a header carries the pass, or may be taken for the header that does.
 pub(crate) fn is_pass_header(name: &HeaderName) -> bool {
     folds_to(name, &ENTRY_TOKEN_HEADER)
 }
 
-/// Folding keeps the length, and most names are of another.
+/// Compares lengths first: folding keeps the length, and most names have another.
 fn folds_to(name: &HeaderName, ours: &HeaderName) -> bool {
     name.as_str().len() == ours.as_str().len() && folded(name) == ours.as_str()
 }

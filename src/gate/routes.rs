@@ -1,8 +1,9 @@
-//! Which requests are purchases, under whatever spelling (DESIGN 8; PRD FR-5).
+//! Which requests are purchases, in any spelling (PRD FR-5).
 //!
-//! Only the canonical spelling goes on. What might be taken for a purchase is refused: `docs/adr/0019-paths-by-allow-list.md`.
+//! Only the canonical spelling may reach the shop. What may be taken for a purchase is refused:
+//! `docs/adr/0019-paths-by-allow-list.md`.
 //!
-//! Here: a request as a whole, against all routes. Not here: how a path is compared ([`super::path`]), and where else a
+//! Here: a whole request, against all routes. Not here: how a path is compared ([`super::path`]), and where else a
 //! request names a method ([`super::method`]) or an id ([`super::query`]).
 
 use actix_web::http::{Method, Uri, header::HeaderMap};
@@ -14,16 +15,16 @@ use super::{
 };
 use crate::domain::{GatedRoute, PassRule, QueueTarget, QueueTargetType, RouteSegment, parse_canonical_id};
 
-/// What a request is to the gate.
+/// How the gate classifies a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteMatch {
     /// No purchase.
     NotGated,
-    /// A purchase of this target, in the one canonical spelling, by a route with this rule.
+    /// A purchase of this target, in the canonical spelling, on a route with this rule.
     Gated(QueueTarget, PassRule),
-    /// Perhaps a purchase, and not in its canonical spelling; of one of these.
+    /// Possibly a purchase of one of these, not in its canonical spelling.
     OddSpelling(Vec<Suspect>),
-    /// A purchase whose id is not canonical; of one of these.
+    /// A purchase of one of these, with an id that is not canonical.
     UnknownId(Vec<Suspect>),
 }
 
@@ -32,8 +33,8 @@ pub enum RouteMatch {
 pub enum Suspect {
     /// This target.
     Target(QueueTarget),
-    /// Nobody knows which of this kind. A shop may read an id that is not canonical as any: it may know other bases,
-    /// fractions, names.
+    /// Any target of this kind. A shop may read a non-canonical id as any number: it may accept other bases, fractions
+    /// or names.
     AnyOf(QueueTargetType),
 }
 
@@ -48,7 +49,7 @@ impl Suspect {
 }
 
 impl RouteMatch {
-    /// The stricter of two verdicts about one request: two different purchases are none in its right spelling.
+    /// The stricter of two verdicts about one request. Two different purchases make an odd spelling.
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::NotGated, verdict) | (verdict, Self::NotGated) => verdict,
@@ -74,7 +75,7 @@ impl RouteMatch {
     }
 }
 
-/// A purchase route, with what its paths are compared by.
+/// A purchase route, with the words that odd paths are compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Guarded {
     route: GatedRoute,
@@ -101,7 +102,7 @@ impl Guarded {
         if path.next().is_some() { None } else { self.target(id?) }
     }
 
-    /// What a plain path that is not spelled canonically may be a purchase of.
+    /// What a plain path in a non-canonical spelling may be a purchase of.
     fn suspect(&self, path: Plain<'_>) -> Option<Suspect> {
         let mut there = path.segments();
         let mut id = None;
@@ -119,7 +120,7 @@ impl Guarded {
         Some(self.target(id?).map_or(Suspect::AnyOf(self.route.kind()), Suspect::Target))
     }
 
-    /// A canonical id is nothing but itself, to whomever.
+    /// A canonical id means the same number to every server.
     fn target(&self, id: &str) -> Option<QueueTarget> {
         QueueTarget::new(self.route.kind(), parse_canonical_id(id).ok()?).ok()
     }
@@ -133,17 +134,17 @@ pub struct GatedRoutes {
 }
 
 impl Default for GatedRoutes {
-    /// The PRD's: orders of limited drops, seat selection of events, their tickets.
+    /// The PRD's routes: orders of limited drops, seat selection of events, tickets of events.
     fn default() -> Self {
         Self::new(GatedRoute::of_the_prd())
     }
 }
 
 impl GatedRoutes {
-    /// Others instead of the PRD's.
+    /// Other routes instead of the PRD's.
     ///
     /// # Panics
-    /// If a request can be a purchase of two targets by two of them ([`GatedRoute::clashes_with`]).
+    /// If a request can be a purchase of two targets on two of the routes ([`GatedRoute::clashes_with`]).
     pub fn new(routes: Vec<GatedRoute>) -> Self {
         for (at, route) in routes.iter().enumerate() {
             if let Some(other) = routes[..at].iter().find(|other| other.clashes_with(route)) {
@@ -155,7 +156,7 @@ impl GatedRoutes {
         Self { routes: routes.into_iter().map(Guarded::new).collect(), methods }
     }
 
-    /// What a request is, under its own method and under all others it may ask for.
+    /// Classifies a request under its own method and under all others that it may ask for.
     pub fn classify_request(&self, method: &Method, uri: &Uri, headers: &HeaderMap, body: Body) -> RouteMatch {
         let mut verdict = self.classify_target(method.as_str(), uri);
         for asked in method::asked_for(&self.methods, method, uri, headers, body) {
@@ -163,14 +164,14 @@ impl GatedRoutes {
         }
         match (&verdict, uri.query()) {
             (RouteMatch::Gated(target, _), Some(query)) if self.is_contradicted(*target, query) => {
-                // The shop may take it for the other.
+                // The shop may sell the target that the query names.
                 RouteMatch::OddSpelling(vec![Suspect::AnyOf(target.kind())])
             }
             _ => verdict,
         }
     }
 
-    /// What a path is: as it came, neither decoded nor normalised, without the query.
+    /// Classifies a raw path: not decoded, not normalised, without the query.
     pub fn classify(&self, method: &str, raw_path: &str) -> RouteMatch {
         for guarded in self.routes.iter().filter(|guarded| guarded.route.method() == method) {
             if let Some(target) = guarded.canonical_target(raw_path) {
@@ -183,7 +184,7 @@ impl GatedRoutes {
         }
     }
 
-    /// A path and its query. Some front controllers take a query that begins with a slash for the path
+    /// Classifies a path and its query. Some front controllers read a query that begins with a slash as the path
     /// (`/?/limited-drops/42/orders`, CodeIgniter).
     fn classify_target(&self, method: &str, uri: &Uri) -> RouteMatch {
         let of_path = self.classify(method, uri.path());
@@ -208,7 +209,7 @@ impl GatedRoutes {
         }
     }
 
-    /// Nobody knows what a server makes of such a text, so it may be any of what it spells.
+    /// Servers read such a text in different ways, so it may be a purchase on each route whose words it contains.
     fn classify_odd(&self, method: &str, text: &str) -> RouteMatch {
         let mut left: Vec<&Guarded> = self.of_method(method).collect();
         let mut suspects = Vec::new();
@@ -227,7 +228,7 @@ impl GatedRoutes {
         if suspects.is_empty() { RouteMatch::NotGated } else { RouteMatch::OddSpelling(suspects) }
     }
 
-    /// Whether a query says another id than the path.
+    /// Whether a query gives another id than the path.
     fn is_contradicted(&self, target: QueueTarget, query: &str) -> bool {
         let of_kind = self.routes.iter().filter(|guarded| guarded.route.kind() == target.kind());
         of_kind.map(|guarded| guarded.route.parameter()).any(|name| query::contradicts(query, target, name))

@@ -1,4 +1,4 @@
-//! How many purchase calls may be under way at a time (TDD: 부하 셰딩; DESIGN 8).
+//! Limits how many purchase calls are under way at a time (TDD: 부하 셰딩).
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::metrics::Metrics;
 
-/// A limit shared by all workers. Nobody waits for room: there is some, or there is none.
+/// A limit shared by all workers. A call beyond the limit is refused; it does not wait.
 #[derive(Clone)]
 pub(super) struct LoadShedding {
     limit: usize,
@@ -19,7 +19,7 @@ impl LoadShedding {
         Self { limit, free: Arc::new(Semaphore::new(limit)) }
     }
 
-    /// Room for one more call; `None`: there is none.
+    /// A permit for one more call; `None`: the limit is reached.
     pub(super) fn admit(&self, metrics: &Arc<Metrics>) -> Option<UnderWay> {
         let permit = self.free.clone().try_acquire_owned().ok()?;
         self.report(metrics);
@@ -31,13 +31,13 @@ impl LoadShedding {
     }
 }
 
-/// One purchase call under way; its room is free again when this is dropped.
+/// One purchase call under way. Dropping it frees its permit.
 pub(super) struct UnderWay {
     counted: Option<(OwnedSemaphorePermit, LoadShedding, Arc<Metrics>)>,
 }
 
 impl UnderWay {
-    /// A call where there is no limit.
+    /// A call without a limit.
     pub(super) const fn uncounted() -> Self {
         Self { counted: None }
     }

@@ -1,11 +1,12 @@
 //! What this replica has done by itself, and the store is to know: direct passes given, and people let through without it.
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 
 use super::{VirtualQueueService, outage_admissions::Taken};
 use crate::{
@@ -18,6 +19,9 @@ use crate::{
 const CALLS: usize = 8;
 /// Where something is not taken again and again, it is said so often.
 const SAY_EVERY: Duration = Duration::from_secs(60);
+
+/// From one hand-over to the next. People admitted during an outage are in the store within about a second of its return.
+const HAND_OVER_EVERY: Duration = Duration::from_secs(1);
 
 /// At most one at a time, and what was said about it.
 #[derive(Debug, Default)]
@@ -45,7 +49,17 @@ impl VirtualQueueService {
     pub async fn hand_over(&self) {
         let _one = self.hand_over.one.lock().await;
         self.hand_over_direct_counts().await;
-        self.hand_over_let_through().await;
+        self.hand_over_admissions().await;
+    }
+
+    /// Calls [`Self::hand_over`] again and again, until dropped. A panic ends one call and no more.
+    pub async fn keep_handing_over(&self) {
+        loop {
+            if AssertUnwindSafe(self.hand_over()).catch_unwind().await.is_err() {
+                tracing::error!("handing over to the store panicked; it is retried");
+            }
+            tokio::time::sleep(HAND_OVER_EVERY).await;
+        }
     }
 
     async fn hand_over_direct_counts(&self) {
@@ -64,7 +78,7 @@ impl VirtualQueueService {
     }
 
     /// Lets the store take over whom this replica let through without it.
-    pub(super) async fn hand_over_let_through(&self) {
+    pub(super) async fn hand_over_admissions(&self) {
         self.forget_ended_targets();
         // Known without asking: then nothing need be taken out and put back.
         let targets = self.outage.outage_admissions.targets(|target| !self.parts.store.is_away(target));

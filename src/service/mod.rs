@@ -186,7 +186,7 @@ impl VirtualQueueService {
     }
 
     /// The targets with a queue, as this replica knows them.
-    pub fn active_targets(&self) -> &ActiveTargets {
+    pub fn active_targets(&self) -> &Arc<ActiveTargets> {
         &self.active
     }
 

@@ -42,6 +42,8 @@ async fn a_new_target_does_not_wait_for_what_is_handed_over() {
     pumps.store.be(Mood::Fail(StoreError::Unavailable("as told".to_owned())));
     pumps.service.enter(drop_42(), UserId::try_from(5000).unwrap()).await.unwrap();
     pumps.store.spoil(drop_42(), Mood::Hang);
+    let service = pumps.service.clone();
+    let hand_over = actix_rt::spawn(async move { service.keep_handing_over().await });
     let handed_over = pumps.store.handed_over();
     pumps.store.be(Mood::Answer);
     assert!(within(TAKEOVER, || async { pumps.store.handed_over() > handed_over }).await, "it is being handed over");
@@ -51,6 +53,7 @@ async fn a_new_target_does_not_wait_for_what_is_handed_over() {
     assert!(within(TAKEOVER, || async { store.stats(other).await.unwrap().admitted_through == 1 }).await);
     tokio::time::sleep(TICK * 10).await;
     assert_eq!(pumps.store.handed_over(), handed_over + 1, "and no second one begins meanwhile");
+    hand_over.abort();
 }
 
 #[actix_rt::test]

@@ -95,7 +95,7 @@ impl Pumps {
             reports: MetricsActor::new(metrics.clone()).start(),
         };
         let reports = parts.reports.clone();
-        let watch = PumpWatch::begin(parts, service.clone()).start();
+        let watch = PumpWatch::begin(parts, service.active_targets().clone()).start();
         Self { store, service, metrics, watch, reports }
     }
 

@@ -79,7 +79,7 @@ fn a_header_may_write_the_method_in_any_letters_that_become_it() {
         "p\u{f6}st".as_bytes(),
         "po\u{fb06}".as_bytes(),
         "po\u{200b}st".as_bytes(),
-        // Latin-1, as some servers read headers.
+        // Latin-1: some servers read headers so.
         b"p\xf6st",
     ] {
         assert_gated(&routes, &format!("GET {ORDERS}"), &[("X-HTTP-Method-Override", value)], Body::Declared);
@@ -128,7 +128,7 @@ fn a_parameter_that_asks_for_the_method_makes_a_purchase_of_a_request() {
     }
 }
 
-/// Who takes methods from a form may do so for any request.
+/// A framework that takes methods from a form may do so for any request.
 #[test]
 fn a_form_may_name_any_method_whatever_its_own() {
     let routes = GatedRoutes::default();
@@ -151,7 +151,7 @@ fn a_form_may_name_any_method_whatever_its_own() {
             assert_gated(&routes, &line, &[length, kind], Body::Declared);
             assert_gated(&routes, &line, &[("Transfer-Encoding", b"chunked"), kind], Body::Declared);
             assert_gated(&routes, &line, &[kind], Body::Unknown);
-            // There is no body to name it in.
+            // There is no body that could name a method.
             assert_free(&routes, &line, &[kind], Body::Declared);
             assert_free(&routes, &line, &[("Content-Length", b"0"), kind], Body::Declared);
         }
@@ -173,7 +173,7 @@ fn a_form_may_name_any_method_whatever_its_own() {
     }
 }
 
-/// A proxy's question has no body, whatever the request has that it is about.
+/// A forward-auth question has no body, even if the request it is about has one.
 #[test]
 fn a_question_without_a_content_type_may_be_about_a_form_only_where_bodies_are_usual() {
     let routes = GatedRoutes::default();

@@ -1,4 +1,4 @@
-//! The gate in place: what happens to a request in which order.
+//! The steps of the gate for one request, in their order.
 
 use std::{
     future::{Ready, ready},
@@ -33,7 +33,7 @@ use crate::{
     store::Settlement,
 };
 
-/// Says that an answer was given without the store.
+/// Marks an answer that was given without the store.
 const DEGRADED_HEADER: HeaderName = HeaderName::from_static("x-virtual-queue-degraded");
 
 impl<S, B> Transform<S, ServiceRequest> for EntryTokenGate
@@ -53,7 +53,7 @@ where
     }
 }
 
-/// An [`EntryTokenGate`] in place.
+/// The middleware service of an [`EntryTokenGate`].
 pub struct EntryTokenGateMiddleware<S> {
     gate: EntryTokenGate,
     shop: Rc<S>,
@@ -103,10 +103,10 @@ where
         let body = body::in_time(req.take_payload(), self.gate.body_limit);
         req.set_payload(body);
         let purchase = purchase(self.shop.clone(), req, self.gate.single_use_of_passes(), wanted, under_way);
-        // A task of its own: a client that goes away ends the request, and not the purchase.
+        // A separate task: a client that disconnects ends the request but not the purchase.
         let (answer, answered) = oneshot::channel();
         actix_rt::spawn(self.gate.purchases.track_future(async move {
-            // Nobody is there to take the answer when the client has gone.
+            // After a disconnect there is no receiver.
             let _ = answer.send(purchase.await);
         }));
         Box::pin(async move { answered.await.unwrap_or_else(|_| Err(shop_panicked())) })
@@ -139,10 +139,11 @@ where
     match answer.as_ref().ok().and_then(shops_status) {
         Some(status) => {
             let told = begun.settle(settlement_of(wanted.rule, status)).await;
-            // Of a pass that was claimed the store knows what matters.
+            // If the pass was claimed, the claim protects it until the settlement succeeds.
             degraded |= !told && wanted.pass.is_none();
         }
-        // Without an answer of the shop nobody knows whether it sold: what success would spend is left to the lease.
+        // No answer from the shop: it is unknown whether it sold. If the route spends, the pass stays claimed until the
+        // lease ends.
         None if wanted.rule.spends() => {}
         None => {
             begun.settle(Settlement::GivenBack).await;
@@ -155,7 +156,7 @@ where
     Ok(answer)
 }
 
-/// What the shop has decided, whatever the client is told; `None`: nobody knows.
+/// The status that the shop decided, whatever the client gets; `None`: unknown.
 fn shops_status<B>(answer: &ServiceResponse<B>) -> Option<StatusCode> {
     let extensions = answer.response().extensions();
     if extensions.get::<NoAnswerFromShop>().is_some() {

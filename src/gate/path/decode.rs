@@ -1,8 +1,8 @@
-//! Encodings undone: once, as one server does it, or to the end, whatever a row of servers does.
+//! Decoding of escapes: once, as one server does it, or to the end, as a chain of servers may do it.
 //!
-//! Here: bytes, characters, their escapes. Not here: what a text spells; that is [`super::words`]'s.
+//! Here: bytes, characters, their escapes. Not here: which words a text contains ([`super::words`]).
 
-/// Decoded once: `%2F` and `%u002F`; `None` where there is nothing to decode.
+/// Decodes `%2F` and `%u002F` once; `None`: there is nothing to decode.
 pub(in crate::gate) fn decoded_once(text: &[u8]) -> Option<Vec<u8>> {
     let mut done = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -21,7 +21,8 @@ pub(in crate::gate) fn decoded_once(text: &[u8]) -> Option<Vec<u8>> {
     (done.len() < text.len()).then_some(done)
 }
 
-/// Decoded to the end, in one pass: what a byte completes is decoded where it ends up. What cannot be seen is gone.
+/// Decodes to the end in one pass: an escape completed by a decoded byte is decoded as well. Invisible characters are
+/// removed.
 pub(in crate::gate) fn decoded(raw: &[u8]) -> Vec<u8> {
     let mut done: Vec<u8> = Vec::with_capacity(raw.len());
     for byte in raw {
@@ -31,7 +32,7 @@ pub(in crate::gate) fn decoded(raw: &[u8]) -> Vec<u8> {
     done
 }
 
-/// Undoes the escape that a text ends with, or drops what cannot be seen there; whether there was one.
+/// Decodes the escape at the end of a text, or removes an invisible character there. Returns whether it did.
 fn shorten(done: &mut Vec<u8>) -> bool {
     let tail = |length: usize| done.len().checked_sub(length).map(|at| &done[at..]);
     match done.last() {
@@ -46,7 +47,7 @@ fn shorten(done: &mut Vec<u8>) -> bool {
         }
         None | Some(b'!'..=b'~') => return false,
         Some(_) => {
-            // A character ends with its last byte.
+            // A character is complete at its last byte.
             let last = (1..=4).find_map(|length| match tail(length).map(next_char)? {
                 (Some(code), is_long) if is_long == length => Some((code, length)),
                 _ => None,
@@ -69,8 +70,8 @@ fn replace_tail(done: &mut Vec<u8>, length: usize, by: &[u8]) {
     done.extend_from_slice(by);
 }
 
-/// The ASCII character that a longer sequence stands for: an overlong form (`C0 AF`), which no decoder should take and
-/// some do, or a full-width one (`／`, `４`).
+/// The ASCII character that a longer sequence stands for: an overlong form (`C0 AF`), which decoders should reject and
+/// some accept, or a full-width one (`／`, `４`).
 fn ascii_of(code: u32) -> Option<u8> {
     match code {
         0..0x80 => Some(code as u8),
@@ -79,7 +80,7 @@ fn ascii_of(code: u32) -> Option<u8> {
     }
 }
 
-/// Whether nobody sees it: control characters, spaces, marks without width.
+/// Whether a character is invisible: control characters, spaces, marks without width.
 fn is_blank(code: u32) -> bool {
     char::from_u32(code).is_some_and(|c| {
         c.is_control()
@@ -88,8 +89,8 @@ fn is_blank(code: u32) -> bool {
     })
 }
 
-/// The code of the character that `bytes` start with, overlong forms taken for what they stand for, and its length;
-/// no code for a byte that starts none.
+/// The code and the length of the first character. Overlong forms count as what they stand for. A byte that starts no
+/// character has no code.
 pub(super) fn next_char(bytes: &[u8]) -> (Option<u32>, usize) {
     let Some(&lead) = bytes.first() else { return (None, 0) };
     let (length, bits) = match lead {
@@ -114,7 +115,7 @@ fn escaped_byte(bytes: &[u8]) -> Option<u8> {
     }
 }
 
-/// `%u002F`, as some servers know it, at the start of `bytes`.
+/// `%u002F`, which some servers decode, at the start of `bytes`.
 fn escaped_char(bytes: &[u8]) -> Option<char> {
     match bytes {
         [b'%', b'u' | b'U', a, b, c, d, ..] => {
@@ -179,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_time_it_takes_grows_with_the_length_alone() {
-        // Each is decoded where the one before it ended.
+        // Each decoded escape completes the next one.
         for nested in ["%25", "%EF%BC%85", "%u0025", "%2", "%c0%a5"] {
             let long = format!("%{}2F", nested.trim_start_matches('%').repeat(40_000));
             assert!(decoded(long.as_bytes()).len() <= long.len());

@@ -1,9 +1,10 @@
-//! Which paths are purchases (DESIGN 8; `docs/adr/0019-paths-by-allow-list.md`).
+//! Which paths are purchases (`docs/adr/0019-paths-by-allow-list.md`).
 //!
-//! A plain path has one reading, and is compared whole ([`plain`]). Any other path is read differently by every server,
-//! so nobody here reads it: it is refused if it spells the words of a route in their order ([`words`]).
+//! A plain path has one reading and is compared segment by segment ([`plain`]). Servers read any other path in
+//! different ways, so it is refused if it contains the words of a route in their order ([`words`]).
 //!
-//! Here: paths alone. Not here: methods ([`super::method`]), queries ([`super::query`]), and what becomes of the request.
+//! Here: paths only. Not here: methods ([`super::method`]), queries ([`super::query`]), and what is done with the
+//! request.
 
 mod decode;
 mod plain;
@@ -15,10 +16,11 @@ pub(super) use self::{
     words::Words,
 };
 
-/// Decodings after which a text is tried as it then stands. Whoever decodes more often decodes to the end.
+/// A text is checked after each of this many decodings, and decoded to the end. A server that decodes more often is
+/// assumed to decode to the end.
 const DECODINGS: usize = 4;
 
-/// Calls `each` with a text as it came, decoded once, twice, and so on, and decoded to the end.
+/// Calls `each` with the raw text, the text decoded once, twice, and so on, and decoded to the end.
 pub(super) fn for_each_decoding(raw: &[u8], mut each: impl FnMut(&[u8])) {
     each(raw);
     let mut text = decoded_once(raw);

@@ -1,10 +1,10 @@
-//! Plain paths, which every server reads alike: `/` and segments of letters, digits, `_` and `-`.
+//! Plain paths: `/` and segments of letters, digits, `_` and `-`. Every server reads them alike.
 
-/// A path of nothing but plain segments, and perhaps a slash at its end.
+/// A path of plain segments only, with at most one slash at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct Plain<'a> {
     segments: &'a str,
-    /// Whether a slash ends it.
+    /// Whether it ends with a slash.
     pub(in crate::gate) ends_with_slash: bool,
 }
 
@@ -30,8 +30,8 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// The letters and digits of a name, without case: some dispatchers take all punctuation for one letter (CherryPy), some
-/// drop it (`limited-drops` is `LimitedDrops` to those that name a class by it).
+/// The letters and digits of a name, in lower case. Some dispatchers treat all punctuation alike (CherryPy), some drop
+/// it (`limited-drops` becomes the class `LimitedDrops`).
 pub(in crate::gate) fn folded(text: &str) -> impl Iterator<Item = u8> {
     text.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.to_ascii_lowercase())
 }

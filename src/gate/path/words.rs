@@ -1,39 +1,39 @@
-//! Whether a text spells some words in their order, however it is written.
+//! Whether a text contains some words in their order, in any spelling.
 
 use super::decode::next_char;
 use crate::domain::RouteSegment;
 
-/// The most letters that are looked for, all words together: what comes after them counts as found.
+/// The most letters that are compared, over all words. Letters beyond count as found.
 const MOST_LETTERS: usize = 126;
 
-/// The words of a route in their order. What stands between them does not matter: nobody knows as which id a shop reads it.
+/// The words of a route in their order. Any text may stand between them: a shop may read it as any id.
 ///
-/// A server that reads an odd path may decode it, cut it, and drop parts of it. It puts no letter in, and changes no
-/// order. So whatever it makes of a path, the letters of the words stand in the path in their order; those of one word
-/// stand together, but for what is no letter or digit.
+/// A server may decode an odd path, cut it, and drop parts of it. It adds no letters and keeps the order. So in any
+/// reading the letters of the words stand in the path in their order, and the letters of one word stand together,
+/// except for characters that are not letters or digits.
 ///
-/// A bit stands for a place in the words, "so many letters were found". Reading a text moves all bits at once.
+/// Each bit is a place in the words: "this many letters were found". Reading a character moves all bits at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::gate) struct Words {
-    /// For each letter and digit: the places where it is the next.
+    /// For each letter and digit: the places where it is the next one.
     next: [u128; 36],
-    /// The places between words, where anything may come first; and the last, where all is found.
+    /// The places between words, where any text may follow. `all_found` is the last place.
     gaps: u128,
     all_found: u128,
 }
 
-/// What stands at one place of a text.
+/// The class of the character at one place of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sign {
-    /// A letter or a digit, as its index.
+    /// A letter or a digit, by its index.
     Letter(usize),
-    /// Punctuation, spaces, what cannot be seen, letters of other scripts: part of no word, and dropped by somebody.
+    /// Punctuation, spaces, invisible characters, letters of other scripts: part of no word. Some server drops them.
     Mark,
-    /// A `%` that begins no escape. Some servers drop it, some drop what follows, too, some make a character of it.
+    /// A `%` that begins no escape. Some servers drop it, some also drop what follows, some turn it into a character.
     CutEscape,
-    /// A character that some comparison or conversion takes for a letter of ASCII: `ſ`, `ı`, `ö`, `ｏ`.
+    /// A character that some comparison or conversion takes for an ASCII letter: `ſ`, `ı`, `ö`, `ｏ`.
     Disguise,
-    /// One that becomes up to three letters: `ß`, `ﬁ`, `ﬃ`.
+    /// A character that becomes up to three letters: `ß`, `ﬁ`, `ﬃ`.
     Ligature,
 }
 
@@ -59,9 +59,9 @@ impl Words {
         Self::of_route(&[RouteSegment::Literal(word.to_owned())])
     }
 
-    /// Whether a text spells them as it stands, nothing decoded.
+    /// Whether a text contains the words. Nothing is decoded.
     pub(in crate::gate) fn are_in(&self, text: &[u8]) -> bool {
-        // The places in the words when reading goes on here, or at one of the next four bytes; 0: it does not.
+        // The places reached if reading continues here, or at one of the next four bytes; 0: none.
         let mut at_next = [0; 5];
         at_next[0] = 1;
         for at in 0..text.len() {
@@ -89,7 +89,7 @@ impl Words {
             Sign::Disguise => here | (here << 1),
             Sign::Ligature => here | (here << 1) | (here << 2) | (here << 3),
         };
-        // Wherever a text begins to spell them.
+        // The words may begin anywhere in the text.
         (gone_on | 1) & (self.all_found | (self.all_found - 1))
     }
 }
@@ -101,10 +101,10 @@ fn first_sign(text: &[u8]) -> (Sign, usize) {
         [b'%', ..] => (Sign::CutEscape, 1),
         [byte, ..] if byte.is_ascii() => (of_ascii(*byte), 1),
         _ => match next_char(text) {
-            // A byte that is no text: a letter of Latin-1, perhaps.
+            // A byte that is not UTF-8: possibly a Latin-1 letter.
             (None, _) => (Sign::Disguise, 1),
             (Some(code), length) => match u8::try_from(code) {
-                // Overlong.
+                // Overlong form.
                 Ok(byte) if byte.is_ascii() => (of_ascii(byte), length),
                 _ if matches!(code, 0xdf | 0xfb00..=0xfb06) => (Sign::Ligature, length),
                 _ if is_like_ascii(code) => (Sign::Disguise, length),
@@ -114,7 +114,7 @@ fn first_sign(text: &[u8]) -> (Sign, usize) {
     }
 }
 
-/// The blocks with letters and digits of ASCII in other shapes: accented, superscript, circled, mathematical, wide; and
+/// The blocks with ASCII letters and digits in other shapes (accented, superscript, circled, mathematical, wide), and
 /// digits of any script.
 fn is_like_ascii(code: u32) -> bool {
     matches!(
@@ -134,7 +134,7 @@ fn is_like_ascii(code: u32) -> bool {
     ) || char::from_u32(code).is_some_and(char::is_numeric)
 }
 
-/// The index of a letter or digit of ASCII.
+/// The index of an ASCII letter or digit.
 fn letter(byte: u8) -> Option<usize> {
     match byte {
         b'a'..=b'z' => Some(usize::from(byte - b'a')),

@@ -75,10 +75,10 @@ async fn a_crowd_is_handed_over_in_chunks_and_what_fails_stays_to_be_handed_over
         fixture.poll(id).await;
     }
     fixture.store.be(Mood::Fail(StoreError::TimedOut));
-    fixture.service.hand_over_let_through().await;
+    fixture.service.hand_over_admissions().await;
     fixture.store.be(Mood::Answer);
     let calls = fixture.store.calls();
-    fixture.service.hand_over_let_through().await;
+    fixture.service.hand_over_admissions().await;
     assert_eq!(fixture.store.calls() - calls, 3, "250 at a time");
     let stats = fixture.store.stats(drop_42()).await.unwrap();
     assert_eq!((stats.waiting, stats.issued), (0, 600));
@@ -220,14 +220,14 @@ async fn a_target_that_takes_nobody_over_holds_no_other_up_and_is_forgotten_with
     fixture.store.be(Mood::Answer);
     fixture.store.spoil(drop_42(), Mood::Fail(StoreError::Broken("WRONGTYPE".to_owned())));
     for _ in 0..3 {
-        fixture.service.hand_over_let_through().await;
+        fixture.service.hand_over_admissions().await;
     }
     assert_eq!(fixture.store.stats(sound).await.unwrap().issued, 1);
     let calls = fixture.store.handed_over();
     fixture.pass_time(301);
-    fixture.service.hand_over_let_through().await;
+    fixture.service.hand_over_admissions().await;
     assert_eq!(fixture.store.handed_over(), calls + 1, "tried a last time");
-    fixture.service.hand_over_let_through().await;
+    fixture.service.hand_over_admissions().await;
     assert_eq!(fixture.store.handed_over(), calls + 1, "and forgotten, since the pass is over");
 }
 

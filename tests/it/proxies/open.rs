@@ -31,7 +31,7 @@ pub(super) async fn all(kind: Kind) {
     let saw = shop.saw();
     assert_eq!((header(&saw[0], "x-virtual-queue-user"), header(&saw[0], "x-virtual-queue-claim")), (Some("7"), None));
     assert_eq!(buy(&mine, &[]).refusal(), (403, DENIED.to_owned()), "asking spends");
-    a_question_that_cannot_be_read_opens_nothing(&proxy);
+    a_question_that_cannot_be_read_opens_nothing(&proxy, &shop, denied);
     assert_eq!(shop.lines(), [] as [&str; 0]);
 
     server.stop();
@@ -57,16 +57,25 @@ pub(super) async fn all(kind: Kind) {
 }
 
 /// Only "no replica answers" opens: our HTTP library answers such questions 400 or 431.
-fn a_question_that_cannot_be_read_opens_nothing(proxy: &Proxy) {
+fn a_question_that_cannot_be_read_opens_nothing(proxy: &Proxy, shop: &Shop, denied: impl Fn() -> bool) {
+    let refused = |what: &str, headers: &[(&str, &str)]| {
+        let ask = || request(proxy.port, "POST", ORDERS, headers, "");
+        let mut answer = ask();
+        if answer.status == 201 {
+            // On a busy machine the replica may miss the proxy's health check: then the proxy opens, as it should.
+            await_until("the replica is asked again", &denied);
+            shop.saw();
+            answer = ask();
+        }
+        assert!((400..500).contains(&answer.status), "{what}: {answer:?}");
+    };
     let names: Vec<String> = (0..150).map(|nth| format!("X-{nth}")).collect();
     for count in [93, 97, 100, 150] {
         let many: Vec<(&str, &str)> = names[..count].iter().map(|name| (name.as_str(), "x")).collect();
-        let answer = request(proxy.port, "POST", ORDERS, &many, "");
-        assert!((400..500).contains(&answer.status), "{count}: {answer:?}");
+        refused(&count.to_string(), &many);
     }
     for value in ["\u{1}", "\u{7f}", "\u{e9}", &"x".repeat(20_000)] {
-        let answer = request(proxy.port, "POST", ORDERS, &[("X-User-Id", "7"), ("X-A", value)], "");
-        assert!((400..500).contains(&answer.status), "{value:.9}: {answer:?}");
+        refused(&format!("{value:.9}"), &[("X-User-Id", "7"), ("X-A", value)]);
     }
 }
 

@@ -1,9 +1,9 @@
-//! Where buyers are known by a token, a header says nothing.
+//! If buyers are identified by a token, the user id header is ignored.
 
 use super::*;
 use crate::config::{Config, IdentityConfig, IdentityMode, JwtAlgorithm};
 
-/// GateFixture where buyers are known by a token, and the token of user 7.
+/// A fixture in which a token identifies buyers, and the token of user 7.
 fn doors_by_token(flags: Arc<dyn FeatureFlagEvaluator>) -> (GateFixture, String) {
     const SECRET: &[u8] = b"a secret of 32 bytes or more, of the tests alone";
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -23,7 +23,7 @@ fn doors_by_token(flags: Arc<dyn FeatureFlagEvaluator>) -> (GateFixture, String)
     (fixture, format!("Bearer {token}"))
 }
 
-/// The user ids that the shop saw in its last visit, under any name that servers fold to one.
+/// The user ids that the shop saw in the last request, under any name that servers fold to the header's.
 fn ids_seen(fixture: &GateFixture) -> Vec<String> {
     let saw = fixture.shop.saw.borrow();
     let lines = &saw.last().unwrap().0;

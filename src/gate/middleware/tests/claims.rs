@@ -1,4 +1,4 @@
-//! One pass buys once: what is claimed, and what becomes of it however the purchase ends.
+//! One pass buys once: what is claimed, and how each end of a purchase settles it.
 
 use super::*;
 

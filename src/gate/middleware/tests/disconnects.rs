@@ -1,11 +1,11 @@
-//! A buyer who goes away takes the connection along, and not the purchase.
+//! A buyer who disconnects ends the connection but not the purchase.
 
 use actix_web::{App, HttpServer, web};
 use tokio::{io::AsyncWriteExt, sync::mpsc};
 
 use super::*;
 
-/// Says so when the request it belongs to is dropped before its answer.
+/// Sends a message when the request it belongs to is dropped before its answer.
 struct Abandoned(Option<mpsc::UnboundedSender<()>>);
 
 impl Abandoned {
@@ -17,7 +17,7 @@ impl Abandoned {
 impl Drop for Abandoned {
     fn drop(&mut self) {
         if let Some(tell) = self.0.take() {
-            // The test may be over.
+            // The test may have ended.
             let _ = tell.send(());
         }
     }

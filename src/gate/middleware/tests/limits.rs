@@ -1,4 +1,4 @@
-//! How many purchases at a time, and how long a body may take.
+//! How many purchases may run at a time, and how long a body may take.
 
 use actix_web::dev::Payload;
 use futures_util::stream;

@@ -1,4 +1,4 @@
-//! The middleware between buyers and a shop that does as it is told.
+//! The middleware between buyers and a configurable fake shop.
 
 mod by_token;
 mod claims;
@@ -46,7 +46,7 @@ fn target(kind: QueueTargetType, id: u64) -> QueueTarget {
     QueueTarget::new(kind, id).unwrap()
 }
 
-/// The flag, on for these people; everybody else is not in the roll-out.
+/// The flag, on for these people and off for all others.
 struct OnFor(HashSet<u64>);
 
 impl FeatureFlagEvaluator for OnFor {
@@ -64,7 +64,7 @@ impl FeatureFlagEvaluator for OnFor {
     }
 }
 
-/// A gate with a shop behind it that does as told and remembers what it saw.
+/// A gate in front of a fake shop that does what a test sets and remembers what it got.
 struct GateFixture {
     keys: Arc<Keyring>,
     store: Arc<FakeStore>,
@@ -78,13 +78,13 @@ type Seen = (Vec<(String, String)>, String, Bytes);
 
 #[derive(Default)]
 struct Shop {
-    /// The status it answers; 0: its middleware gives an error without an answer.
+    /// The status of its answer; 0: its middleware gives an error without an answer.
     answers: Cell<u16>,
     no_answer: Cell<bool>,
     panics: Cell<bool>,
-    /// It waits for this before it answers.
+    /// The shop waits for this before it answers.
     wait: RefCell<Option<Rc<Notify>>>,
-    /// Each request.
+    /// Each request it got.
     saw: RefCell<Vec<Seen>>,
 }
 
@@ -111,7 +111,7 @@ impl Shop {
         self.saw.borrow().len()
     }
 
-    /// From now on it does not answer before it is told.
+    /// From now on the shop answers only when notified.
     fn takes_its_time(&self) -> Rc<Notify> {
         self.wait.borrow_mut().insert(Rc::default()).clone()
     }
@@ -171,7 +171,7 @@ impl GateFixture {
         self.metrics.render().lines().any(|line| line == series)
     }
 
-    /// Attempts to get round the queue that were counted for this reason; with none given, for any.
+    /// Counted bypass attempts with this reason; `None`: with any reason.
     fn attempts(&self, reason: Option<&str>) -> u64 {
         let series = "virtual_queue_bypass_attempts_total{reason=\"";
         let text = self.metrics.render();
@@ -186,7 +186,7 @@ impl GateFixture {
         self.store.state.lock().unwrap().claim_answers.push_back(answer);
     }
 
-    /// Waits for the one settlement.
+    /// Waits for the only settlement.
     async fn settles(&self, how: Settlement) {
         until("it is settled", || !self.store.settled().is_empty()).await;
         assert_eq!(self.store.settled(), [how]);
@@ -212,7 +212,7 @@ fn post(path: &str, lines: &[(&str, &str)]) -> ServiceRequest {
     req.to_srv_request()
 }
 
-/// The purchase of drop 42 with this pass.
+/// A purchase of drop 42 with this pass.
 fn purchase(user: u64, pass: &str) -> ServiceRequest {
     post(ORDERS, &[("X-User-Id", &user.to_string()), ("X-Entry-Token", pass)])
 }
@@ -239,12 +239,12 @@ fn assert_denied(answer: &Answered) {
     assert_eq!((answer.status, answer.code.as_deref()), (403, Some("QUEUE_BYPASS_DENIED")));
 }
 
-/// What must come; fails where it would hang.
+/// Waits for a future; panics after 10 s instead of hanging.
 async fn soon<T>(what: &str, comes: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(10), comes).await.unwrap_or_else(|_| panic!("{what} within 10 s"))
 }
 
-/// Waits until it holds.
+/// Waits until the condition holds.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let held = async {
         while !holds() {

@@ -1,4 +1,4 @@
-//! The store is away before, during or after a purchase.
+//! The store is unavailable before, during or after a purchase.
 
 use actix_web::http::{Method, Uri, header::HeaderMap};
 
@@ -18,13 +18,13 @@ async fn a_store_that_is_away_stops_no_purchase_and_still_no_forgery() {
         assert_eq!(fixture.store.settled(), [], "nobody waits for the store twice");
         assert!(fixture.counted(r#"virtual_queue_redis_degraded_total{operation="gate"} 1"#));
         assert_denied(&fixture.buy(7, &GateFixture::new().pass(7)).await);
-        // The claim may have been taken: it is settled late.
+        // The claim may have succeeded: it is settled late.
         fixture.settles(Settlement::Spent).await;
         assert_denied(&fixture.buy(7, &fixture.pass(7)).await);
     }
 }
 
-/// The flag was never read, and people are let through for that.
+/// The flag was never read, and then requests pass.
 struct Unread;
 
 impl FeatureFlagEvaluator for Unread {

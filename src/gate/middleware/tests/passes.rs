@@ -1,4 +1,4 @@
-//! Who gets through with what pass, and what the shop sees of it.
+//! Which passes are accepted, and what the shop sees of the request.
 
 use super::*;
 
@@ -95,14 +95,14 @@ async fn of_several_cookies_the_good_pass_counts_and_else_the_one_that_is_most_n
         ("other_user", &[&elsewhere, &of_another, forged]),
         ("expired", &[&ended, &of_another, &elsewhere, forged]),
         ("expired", &[forged, &elsewhere, &of_another, &ended]),
-        // A fifth is not looked at.
+        // The fifth cookie is not checked.
         ("expired", &[&ended, &ended, &ended, &ended, &good]),
     ] {
         let before = fixture.attempts(Some(reason));
         assert_eq!(send(&[("Cookie", cookies(passes))]).await, 403, "{passes:?}");
         assert_eq!(fixture.attempts(Some(reason)), before + 1, "{passes:?}");
     }
-    // Nor does a good cookie help a header that is none.
+    // A valid cookie does not help if the header is invalid.
     assert_eq!(send(&[("X-Entry-Token", forged.to_owned()), ("Cookie", cookies(&[&good]))]).await, 403);
     let two_headers = [("X-Entry-Token", good.clone()), ("X-Entry-Token", good.clone())];
     assert_eq!(send(&two_headers).await, 403);

@@ -1,4 +1,4 @@
-//! Routes that need a pass and do not spend it, and routes that need none and spend whatever there is.
+//! Routes that need a pass and do not spend it, and routes that need none and spend all the buyer has.
 
 use super::*;
 
@@ -18,7 +18,7 @@ impl GateFixture {
         self.send(TICKETS, &[("X-User-Id", &user.to_string())]).await
     }
 
-    /// Whether the store was told late, each time that it was told of tickets.
+    /// One entry for each time the store was told of tickets: whether it was told late.
     fn told_of_tickets(&self) -> Vec<bool> {
         self.store.state.lock().unwrap().spent_all.iter().map(|(_, late)| *late).collect()
     }
@@ -51,7 +51,7 @@ async fn two_calls_at_once_with_one_pass_are_one_and_a_refusal_also_where_it_is_
     until("it is there", || fixture.shop.visits() == 1).await;
     let second = answered(app.call(post(SELECT, &lines)).await).await;
     assert_eq!((second.status, second.code.as_deref()), (409, Some("PASS_IN_USE")));
-    // The purchase itself needs no pass, and spends the one that is claimed.
+    // Buying tickets needs no pass, and spends the claimed one.
     *fixture.shop.wait.borrow_mut() = None;
     assert_eq!(fixture.buy_tickets(7).await.status, 201);
     shop_answers.notify_one();

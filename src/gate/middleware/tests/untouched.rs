@@ -1,4 +1,4 @@
-//! What the gate has no say in: where the flag is off, and what is no purchase.
+//! What the gate leaves unchanged: requests while the flag is off, and requests that are no purchases.
 
 use super::*;
 
@@ -20,7 +20,7 @@ impl FeatureFlagEvaluator for OnAt {
     }
 }
 
-/// The shop sees what was sent and nothing else, and no pass is claimed.
+/// The shop sees exactly what was sent, and no pass is claimed.
 async fn assert_untouched(fixture: &GateFixture, path: &str, lines: &[(&str, &str)]) {
     assert_eq!(fixture.send(path, lines).await.status, 201, "{path}");
     let mut sent: Vec<_> = lines.iter().map(|(name, value)| (name.to_ascii_lowercase(), (*value).to_owned())).collect();
@@ -76,13 +76,13 @@ async fn a_rule_for_one_target_leaves_the_others_alone_under_every_spelling() {
     ] {
         assert_eq!(fixture.send(path, &[]).await.status, 201, "{path}");
     }
-    // Of another spelling nobody knows whose it is.
+    // Another spelling may mean any target.
     for path in [ORDERS, "/limited-drops/42/orders/", "//x/limited-drops/42/orders", "//x/limited-drops/43/orders"] {
         assert_denied(&fixture.send(path, &[]).await);
     }
 }
 
-/// It knows more spellings of numbers than we do.
+/// The shop may accept more spellings of numbers than we do.
 #[actix_web::test]
 async fn while_one_target_has_a_queue_no_id_of_its_kind_is_left_to_the_shop_to_make_out() {
     let fixture = GateFixture::with_flags(Arc::new(OnAt(target(QueueTargetType::LimitedDrop, 42))));
@@ -99,7 +99,7 @@ async fn while_one_target_has_a_queue_no_id_of_its_kind_is_left_to_the_shop_to_m
     }
 }
 
-/// A shop that goes by the query sells what that says.
+/// A shop that reads the id from the query sells that target.
 #[actix_web::test]
 async fn a_query_cannot_say_another_target_than_the_path() {
     let fixture = GateFixture::with_flags(Arc::new(OnAt(target(QueueTargetType::LimitedDrop, 42))));

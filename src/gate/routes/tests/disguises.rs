@@ -1,10 +1,10 @@
-//! Purchases spelled another way than the canonical one: none passes.
+//! Purchases in another spelling than the canonical one: none passes.
 
 use super::*;
 
-/// Other spellings of the purchase of drop 42, its id written canonically.
+/// Other spellings of the purchase of drop 42, with a canonical id.
 const ODD_DROP_PATHS: &[&str] = &[
-    // Slashes too many.
+    // Too many slashes.
     "/limited-drops/42/orders/",
     "/limited-drops/42/orders//",
     "//limited-drops/42/orders",
@@ -33,7 +33,7 @@ const ODD_DROP_PATHS: &[&str] = &[
     "/limited-drops//../42/orders",
     "/limited-drops/%00/../42/orders",
     "/limited-drops%2F%00%2F%2F..%2F42/orders",
-    // Dots in disguise.
+    // Encoded dots.
     "/x/%2e%2e/limited-drops/42/orders",
     "/x/%2E./limited-drops/42/orders",
     "/x/.%2e/limited-drops/42/orders",
@@ -46,7 +46,7 @@ const ODD_DROP_PATHS: &[&str] = &[
     "/x/..%00/limited-drops/42/orders",
     "/x/..%09/limited-drops/42/orders",
     "/limited-drops/x/..;/42/orders",
-    // Slashes in disguise.
+    // Encoded slashes.
     "/limited-drops%2F42/orders",
     "/limited-drops%2f42%2forders",
     "%2Flimited-drops%2F42%2Forders",
@@ -69,7 +69,7 @@ const ODD_DROP_PATHS: &[&str] = &[
     "/limited-drops%255C42/orders",
     "/x\\..\\limited-drops/42/orders",
     "/\\limited-drops/42/orders",
-    // Letters in disguise.
+    // Encoded letters.
     "/limited%2Ddrops/42/orders",
     "/limited-drops/42/order%73",
     "/limited-drops/42/order%2573",
@@ -109,7 +109,7 @@ const ODD_DROP_PATHS: &[&str] = &[
     "/limited-drops/42/orders%253Fx=1",
     "/limited-drops/42/orders%23x",
     "/limited-drops/42/orders%3Fx=/../..",
-    // What C, logs and terminals stumble over.
+    // Characters that C, logs and terminals read in their own way.
     "/limited-drops/42/orders%00",
     "/limited-drops/42/orders%00.png",
     "/limited-drops/42/orders%00/x",
@@ -139,7 +139,7 @@ const ODD_DROP_PATHS: &[&str] = &[
     "//x/limited%2Ddrops;%2Fy/42/orders",
     "//x//y/limited-drops/42/orders",
     "//limited-drops/limited-drops/42/orders",
-    // One thing undone, another not.
+    // One part decoded, another not.
     "/a%2Fb/../limited-drops/42/orders",
     "/a%2Fb/%2e%2e/limited-drops/42/orders",
     "/a%2Fb/../limited%2Ddrops/42/orders",
@@ -158,7 +158,7 @@ const ODD_DROP_PATHS: &[&str] = &[
     "/limited-drops/42/x%23/..%2Forders%3Fz",
     "/limited-drops/42/orders%2F..%2F..%2F42/orders",
     "/.../limited-drops/42/orders",
-    // Programs in front.
+    // Front controllers.
     "/index.php/limited-drops/42/orders",
     "/app_dev.php/limited-drops/42/orders",
     "/shop/index.php/limited-drops/42/orders",
@@ -168,7 +168,7 @@ const ODD_DROP_PATHS: &[&str] = &[
     "/limited-drops/index.php/42/orders",
     "/index.php5/limited-drops/42/orders",
     "/cgi-bin/shop.cgi/limited-drops/42/orders",
-    // A lone or cut %, escapes that are none, and what a sanitising front drops.
+    // A lone or cut `%`, invalid escapes, and what a sanitising front end drops.
     "/limited-drops/42/orders%",
     "/limited-drops/42/orders%7",
     "/limited-drops/42/orders%zz",
@@ -185,21 +185,21 @@ const ODD_DROP_PATHS: &[&str] = &[
     "/limi%E2%80%8Dted-drops/42/orders",
     "/limi%F3%A0%80%81ted-drops/42/orders",
     "/limi%CC%88ted-drops/42/orders",
-    // Punctuation of any kind for another.
+    // One punctuation character instead of another.
     "/limited.drops/42/orders",
     "/limited!drops/42/orders",
     "/limited%20drops/42/orders",
     "/limited+drops/42/orders",
     "/limited%7Edrops/42/orders",
     "/limited%E2%80%90drops/42/orders",
-    // Letters that some comparison takes for others.
+    // Characters that some comparison takes for other letters.
     "/limited-dr%C3%B6ps/42/orders",
     "/limited-dr%F6ps/42/orders",
     "/l%EF%BD%89mited-drops/42/orders",
     "/limited-drops/42/%E2%93%9Erders",
     "/limited-drops/42/%F0%9D%90%A8rders",
     "/l%C2%A1mited-drops/42/orders",
-    // A word taken away and put back; words of another path in front.
+    // A word removed and added again; words of another path in front.
     "/limited-drops/42/orders/../../../limited-drops/42/orders",
     "/limited-drops/../limited-drops/42/orders",
     "/orders/42/..%2F..%2Flimited-drops/42/orders",
@@ -212,7 +212,7 @@ const ODD_DROP_PATHS: &[&str] = &[
     "/x/..%5c..;/limited-drops;v=1/42/orders%00",
 ];
 
-/// Purchases of drop 42 for a shop that reads ids leniently.
+/// Purchases of drop 42 at a shop that reads ids leniently.
 const ODD_DROP_IDS: &[&str] = &[
     "042",
     "00042",
@@ -328,8 +328,8 @@ fn an_id_that_only_a_shop_would_read_may_be_any() {
     }
 }
 
-/// Which a shop that cuts ids to 32 bits would take for 42. Such a shop would sell 42 to whoever buys the other, queue or
-/// no queue.
+/// A shop that cuts ids to 32 bits would read these as 42. It would sell 42 to buyers of the other id, with or without
+/// a queue.
 #[test]
 fn a_canonical_id_is_nothing_but_itself() {
     for id in [4_294_967_338, 1_u64 << 62 | 42] {
@@ -384,7 +384,7 @@ fn a_path_may_be_as_long_as_it_likes() {
 }
 
 proptest::proptest! {
-    /// Dressing up a purchase never turns it into something that passes.
+    /// No mixture of disguises makes a purchase pass.
     #[test]
     fn no_mixture_of_disguises_passes(
         slash in proptest::sample::select(vec!["/", "//", "/./", "/x/../", "\\", "%2F", "%252f", "/;/", "%5C", "/x/%2e%2e/"]),
@@ -400,7 +400,7 @@ proptest::proptest! {
         proptest::prop_assert!(noticed, "{path}: {seen:?}");
     }
 
-    /// Whatever is sent, there is an answer.
+    /// Every path gets an answer.
     #[test]
     fn no_path_makes_it_panic(path in "[%/.;\\\\?#a-fA-F0-9u\u{0}-\u{20}]{0,40}limited-drops[%/.;\\\\0-9]{0,20}orders.{0,20}") {
         let _ = classify(&path);

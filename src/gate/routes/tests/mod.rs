@@ -1,4 +1,4 @@
-//! What is a purchase, and what is none.
+//! Which requests are purchases, and which are not.
 
 mod disguises;
 mod models;
@@ -18,12 +18,12 @@ fn event(id: u64) -> QueueTarget {
     target(QueueTargetType::TicketingEvent, id)
 }
 
-/// An odd spelling of the purchase of this.
+/// An odd spelling of the purchase of this target.
 fn odd(target: QueueTarget) -> RouteMatch {
     RouteMatch::OddSpelling(vec![Suspect::Target(target)])
 }
 
-/// Whether somebody who must not get through to a target does not.
+/// Whether the gate guards the purchase of this target.
 fn is_guarded(seen: &RouteMatch, target: QueueTarget) -> bool {
     match seen {
         RouteMatch::NotGated => false,
@@ -115,7 +115,8 @@ fn paths_that_are_no_purchase_under_any_reading_pass() {
     }
 }
 
-/// The price of the rule (`docs/adr/0019-paths-by-allow-list.md`): no server sells at these, and nobody here can tell.
+/// The cost of the rule (`docs/adr/0019-paths-by-allow-list.md`): no server sells at these paths, but the gate cannot
+/// know.
 #[test]
 fn some_odd_paths_are_refused_that_no_server_would_sell_at() {
     for path in [

@@ -1,11 +1,11 @@
-//! Models of how servers and frameworks read a path: what any of them would sell, the gate must have seen.
+//! Models of how servers and frameworks read a path. The gate must detect every path at which one of them would sell.
 
 mod steps;
 
 use self::steps::*;
 use super::*;
 
-/// Servers there are, by the steps they take, as far as their documentation and sources tell.
+/// Existing servers and the steps they take, according to their documentation and sources.
 const SERVERS: [(&str, &[Step]); 32] = [
     ("Express: the path as it came, each parameter decoded", &[decode_segments]),
     ("Node: new URL", &[whatwg]),
@@ -41,15 +41,15 @@ const SERVERS: [(&str, &[Step]); 32] = [
     ("C: up to NUL", &[decode, |path| cut_at(path, &['\0']), clean]),
 ];
 
-/// Whether a server that has come to this sells drop 42.
+/// Whether a server that has reached this path sells drop 42.
 fn sells(path: &[char]) -> bool {
     let text = path.iter().collect::<String>().to_ascii_lowercase();
     let parts: Vec<&str> = text.trim_matches('/').split('/').filter(|part| !part.is_empty()).collect();
     let [word, id, last] = parts[..] else { return false };
     let last = last.split_once('.').map_or(last, |(last, _)| last);
-    // As C's `atoi` and JavaScript's `parseInt` read it, to the first character that is no digit.
+    // C's `atoi` and JavaScript's `parseInt` read up to the first character that is no digit.
     let id: String = id.trim_start_matches(['+', '0', ' ']).chars().take_while(char::is_ascii_digit).collect();
-    // As dispatchers that name functions and classes by paths compare.
+    // Dispatchers that name functions and classes by paths compare so.
     let bare = |text: &str| text.replace(['-', '_'], "");
     bare(word) == "limiteddrops" && id == "42" && last.trim_end() == "orders"
 }
@@ -60,7 +60,7 @@ fn assert_seen(path: &str, by: &str) -> Result<(), proptest::test_runner::TestCa
     Ok(())
 }
 
-/// Pieces that paths of disguised purchases are made of.
+/// Parts of the paths of disguised purchases.
 fn disguised() -> impl proptest::strategy::Strategy<Value = String> {
     use proptest::{prelude::*, sample::select};
     let front = select(vec![
@@ -206,7 +206,7 @@ fn the_models_sell_under_disguise_what_they_are_known_to() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(500))]
 
-    /// What some server there is would sell is seen.
+    /// The gate detects every path at which an existing server would sell.
     #[test]
     fn whatever_a_server_sells_the_gate_has_seen(path in disguised()) {
         for (name, steps) in SERVERS {
@@ -216,7 +216,7 @@ proptest::proptest! {
         }
     }
 
-    /// And what one would that does the same things in another order, or twice.
+    /// The same for servers that take these steps in another order, or twice.
     #[test]
     fn whatever_any_chain_of_servers_sells_the_gate_has_seen(
         path in disguised(),

@@ -1,6 +1,6 @@
-//! What servers do to a path, each step written by itself and as plainly as it can be, none with the gate's own code.
+//! What servers do to a path. Each step is written separately and simply, without the gate's own code.
 
-/// Characters of a path. Decoded bytes are characters of the same number: what matters here is ASCII.
+/// Characters of a path. A decoded byte becomes the character with the same number: only ASCII matters here.
 pub(super) type Path = Vec<char>;
 
 pub(super) fn chars(text: &str) -> Path {
@@ -32,7 +32,7 @@ pub(super) fn join(segments: &[Path]) -> Path {
     segments.join(&'/')
 }
 
-/// As Node's `path.normalize`, Go's `path.Clean`: slashes merged, dots resolved.
+/// Like Node's `path.normalize` and Go's `path.Clean`: merges slashes, resolves dots.
 pub(super) fn clean(path: &[char]) -> Path {
     let mut kept: Vec<Path> = Vec::new();
     for segment in segments(path) {
@@ -45,7 +45,7 @@ pub(super) fn clean(path: &[char]) -> Path {
     [vec!['/'], join(&kept)].concat()
 }
 
-/// RFC 3986, 5.2.4: an empty segment is one to go up from.
+/// RFC 3986, 5.2.4: `..` removes an empty segment, too.
 pub(super) fn remove_dot_segments(path: &[char], is_dot: impl Fn(&str) -> usize) -> Path {
     let mut kept: Vec<Path> = Vec::new();
     for segment in segments(path).into_iter().skip(1) {
@@ -121,7 +121,7 @@ pub(super) fn backslashes(path: &[char]) -> Path {
     path.iter().map(|c| if *c == '\\' { '/' } else { *c }).collect()
 }
 
-/// As Windows loses what names end with.
+/// Windows drops dots and spaces at the end of names.
 pub(super) fn windows_names(path: &[char]) -> Path {
     let name = |segment: &Path| match segment.iter().collect::<String>().as_str() {
         name @ ("." | "..") => chars(name),
@@ -130,13 +130,13 @@ pub(super) fn windows_names(path: &[char]) -> Path {
     join(&segments(path).iter().map(name).collect::<Vec<_>>())
 }
 
-/// Each segment by itself: a slash that was escaped stays so.
+/// Decodes each segment separately: an escaped slash stays escaped.
 pub(super) fn decode_segments(path: &[char]) -> Path {
     let decoded = |segment: &Path| chars(&decode(segment).iter().collect::<String>().replace('/', "%2F"));
     join(&segments(path).iter().map(decoded).collect::<Vec<_>>())
 }
 
-/// What PHP hands a front controller as `PATH_INFO`.
+/// What PHP gives a front controller as `PATH_INFO`.
 pub(super) fn path_info(path: &[char]) -> Path {
     let text: String = path.iter().collect();
     match text.to_ascii_lowercase().find(".php/") {
@@ -145,7 +145,7 @@ pub(super) fn path_info(path: &[char]) -> Path {
     }
 }
 
-/// What does not end is dropped, digits that are none make a NUL, `%%` is `%`.
+/// An unfinished escape is dropped, invalid digits make a NUL, `%%` is `%`.
 pub(super) fn uwsgi(path: &[char]) -> Path {
     let mut out = Vec::new();
     let mut rest = path;
@@ -169,19 +169,19 @@ pub(super) fn uwsgi(path: &[char]) -> Path {
     }
 }
 
-/// As CherryPy names the methods of handlers.
+/// Like CherryPy, which names handler methods so.
 pub(super) fn punctuation_to_underscores(path: &[char]) -> Path {
     path.iter().map(|c| if c.is_ascii_punctuation() && *c != '/' { '_' } else { *c }).collect()
 }
 
-/// As a careful front controller cleans a path.
+/// Like a careful front controller.
 pub(super) fn sanitise(path: &[char]) -> Path {
     path.iter().copied().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_')).collect()
 }
 
 pub(super) type Step = fn(&[char]) -> Path;
 
-/// What a server does, in no order.
+/// Steps of servers, in no particular order.
 pub(super) const STEPS: [(&str, Step); 19] = [
     ("decode", decode),
     ("decode segments", decode_segments),
