@@ -1,8 +1,8 @@
--- admit.lua: one tick. Moves the mark past the next batch of people who are there, if a batch is due. The guarantee
--- that no window of one tick sees more than one batch is here and only here (DESIGN 3.2). Slides nothing.
+-- admit.lua: one tick. Moves the mark past the next batch of people who are there, if a batch is due. Only this script
+-- guarantees at most one batch in any window of one tick (docs/design.md, invariant 2). Slides nothing.
 --
--- Numbers whose owners left take no slot. Silent people met on the way are evicted, as many as this tick still may; the
--- mark never passes somebody who is neither counted nor evicted, and never goes beyond the last number given.
+-- Numbers whose owners left take no slot. Silent people on the way are evicted, as many as this tick still may. The
+-- mark never passes a person who is neither counted nor evicted, and never exceeds the last number given.
 --
 -- KEYS   as includes/target.lua
 -- ARGV   1..8 as includes/target.lua
@@ -10,8 +10,8 @@
 --        now, 2, people, evicted, next_in_ms, late_ms
 -- Example  250 people wait, the first tick 3 ms late: 1002003 2 100 0 2000 3; again at once: 1002003 1 2000
 assert(#ARGV == 8, 'admit takes nothing of its own')
--- Where more are silent, nobody goes by without being looked at, and only so many people a call: it would hold everybody
--- else up for over 5 ms.
+-- If more people than FEW are silent, the script looks at each person it passes, and at a limited number in a call:
+-- more would delay all other calls by over 5 ms.
 local FEW = 250
 local MOST_LOOKED_AT = 1250
 local RATE_WINDOW_MS = 60000
@@ -21,7 +21,7 @@ if redis.call('EXISTS', seq) == 0 then
 end
 local since = silent_since()
 
--- Redis's time alone counts.
+-- Only Redis's time counts.
 local next_allowed, paid_ms = read_next_allowed()
 if not next_allowed then
   next_allowed = pay_a_tick()
@@ -30,13 +30,13 @@ if now < next_allowed then
   return { now, 1, next_allowed - now }
 end
 if paused then
-  -- A pause is not being late.
+  -- A batch after a pause is not late.
   redis.call('HSET', stats, 'next_allowed', now)
   return { now, 1, tick_ms }
 end
 
--- The batches of the last minute: "ms:people ms:people". Where the last one paid for a shorter tick than ours (another
--- replica's, or from before an operator changed it), several may lie within ours: they count into this batch.
+-- The batches of the last minute: "ms:people ms:people". If the last one paid for a shorter tick than ours (another
+-- replica's, or from before an operator changed it), several may lie within our tick: they count into this batch.
 local recent, in_window, wait_ms = {}, 0, tick_ms
 for at, n in string.gmatch(redis.call('HGET', stats, 'recent') or '', '(%d+):(%d+)') do
   local ago = now - tonumber(at)
@@ -62,7 +62,7 @@ local function evict(users)
   end
 end
 
--- These are all who are silent: nobody else has to be looked at, however large the batch.
+-- `silent` has all silent people: nobody else has to be looked at, however large the batch.
 local function pass_all_but(silent)
   local line = {}
   for i, number in ipairs(#silent > 0 and redis.call('ZMSCORE', waiting, unpack(silent)) or {}) do

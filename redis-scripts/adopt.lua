@@ -1,18 +1,18 @@
--- adopt.lua: an outage is over. Takes over people whom a replica let through meanwhile with a direct pass: the place
--- goes, so that nobody keeps a ghost of it, and the pass is recorded, so that whoever comes again gets the same one and
--- no second. At most 250 people a call; may be repeated. A target without a queue stays without one.
+-- adopt.lua: an outage is over. Takes over people whom a replica admitted in the meantime with a direct pass: removes
+-- the place, so that no unused place remains, and records the pass, so that asking again gives the same pass and no
+-- second one. At most 250 people in a call; may be repeated. A target without a queue stays without one.
 --
--- The books: a pass that is recorded counts as issued, whatever `direct` counted before; somebody who had no place (came
--- only during the outage) counts as entered as well. Where the pass has ended meanwhile (over, spent, revoked), the
--- place is given up for it: left. A purchase with it is in direct_consumed then, else in consumed.
+-- The books: a recorded pass counts as issued, whatever `direct` counted before. A person without a place (who came
+-- only during the outage) also counts as entered. If the pass has ended in the meantime (over, spent, revoked), the
+-- place is given up: left. A purchase with that pass counts in direct_consumed, one with a recorded pass in consumed.
 --
--- Somebody with another live pass (admitted just before the outage, or by a poll just after it) keeps whichever lasts
--- longer, and no counter moves. The other is not made invalid, since it may be the one in their hands; they still buy
--- once, because a claim holds both and spending either ends both (purchase.lua).
+-- A person with another live pass (admitted just before the outage, or by a poll just after it) keeps the one that
+-- lasts longer, and no counter moves. The other stays valid, since the person may hold that one. They still buy once,
+-- because a claim holds both passes and spending one ends both (purchase.lua).
 --
 -- KEYS   as includes/target.lua
 -- ARGV   1..8 as includes/target.lua; 9 a user id; 10.. the expiry (s) of that person's pass, and more such pairs
--- Reply  now, issued, expired (older passes found to be over), left
+-- Reply  now, issued, expired (older passes that had ended), left
 -- Example  7 waits and 8 does not, both with a pass until 1300; 9 waits and has spent the one until 1280:
 --          1000000 2 0 1
 assert(#ARGV >= 10 and #ARGV % 2 == 0, 'adopt takes pairs of user and expiry')

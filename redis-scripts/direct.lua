@@ -1,4 +1,4 @@
--- direct.lua: adds direct passes to the books of a target that has a queue; of one that has none nothing is kept.
+-- direct.lua: adds direct passes to the books of a target. Keeps nothing for a target without a queue.
 --
 -- KEYS   as includes/target.lua
 -- ARGV   1..8 as includes/target.lua; 9 how many

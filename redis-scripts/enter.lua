@@ -1,5 +1,5 @@
--- enter.lua: people come. Each keeps the place or the live pass they have (which counts as a poll), or gets the next
--- number at the back, or is told that the queue is full.
+-- enter.lua: people enter. Each keeps the place or the live pass they have (this counts as a poll), or gets the next
+-- number at the end, or learns that the queue is full.
 --
 -- KEYS   as includes/target.lua
 -- ARGV   1..8 as includes/target.lua; 9.. the user ids, each once, in the order of arrival
@@ -9,10 +9,10 @@
 --          1000000 1002000 100 2000 0 1 0   1 1 0   1 2 1
 assert(#ARGV >= 9, 'enter takes at least one user')
 
--- A new life: leftovers of the last one go. Floors and claims stay: they belong to passes that may still be live
--- (direct ones, or from before a restart), and would let them buy twice if forgotten.
+-- A new life: removes what the last one left. Floors and claims stay: their passes may still be live (direct ones, or
+-- from before a restart), and without floors and claims they could buy twice (ADR 0002).
 local function begin_life()
-  -- The SET comes first, so that a full Redis refuses before anything is written (it lets a script go on after a DEL).
+  -- SET comes first: a full Redis refuses here, before anything is written (after a DEL a script may continue).
   redis.call('SET', admitted_count, 0)
   redis.call('DEL', waiting, heartbeat, passes, marks, stats)
   mark, admitted_here = 0, 0
@@ -26,7 +26,7 @@ if born then
   begin_life()
 end
 
--- An entry time at most every half second, and when the clock went back.
+-- Notes an entry time at most every half second, and when the clock went back.
 local marked_at = tonumber(redis.call('HGET', stats, 'marked_at'))
 local function mark_entry(number)
   if marked_at and now - marked_at < 500 and now >= marked_at then

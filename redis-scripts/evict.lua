@@ -1,5 +1,5 @@
--- evict.lua: before each batch, who fell silent goes, passes that are over are counted, and what no longer matters is
--- pruned: at most 250 of each a call, and of silent people no more than this tick may still evict. Slides nothing.
+-- evict.lua: runs before each batch. Evicts silent people, counts passes that have ended, and prunes what is not needed
+-- any more: at most 250 of each in a call, and no more silent people than this tick may still evict. Slides nothing.
 --
 -- KEYS   as includes/target.lua
 -- ARGV   1..8 as includes/target.lua
@@ -30,14 +30,14 @@ if #over > 0 then
   redis.call('HINCRBY', stats, 'expired', expired)
 end
 
--- A floor in the past refuses only passes that are over anyway. It is kept for the life of a pass longer: a clock that was
--- ahead for a while, by no more than that, makes no spent pass live again when it comes back.
+-- A floor in the past refuses only passes that have ended anyway. It is kept for one more pass lifetime: if a clock was
+-- ahead by no more than that and comes back, no spent pass becomes live again.
 local settled = redis.call('ZRANGE', floors, '-inf', now_s - token_ttl_s, 'BYSCORE', 'LIMIT', 0, CHUNK)
 if #settled > 0 then
   redis.call('ZREM', floors, unpack(settled))
 end
 
--- Claims whose lease is over: left by a replica that died in the middle of a purchase.
+-- Removes claims whose lease is over: a replica left them when it died during a purchase.
 local scan = redis.call('HSCAN', claims, redis.call('HGET', stats, 'claims_cursor') or '0', 'COUNT', CHUNK)
 redis.call('HSET', stats, 'claims_cursor', scan[1])
 for i = 1, #scan[2], 2 do
@@ -47,7 +47,7 @@ for i = 1, #scan[2], 2 do
   end
 end
 
--- Entry times older than anybody who waits.
+-- Removes entry times that no waiting person needs.
 local oldest = tonumber(redis.call('ZRANGE', waiting, 0, 0, 'WITHSCORES')[2]) or tonumber(redis.call('GET', seq))
 local needed = redis.call('ZREVRANGEBYSCORE', marks, oldest, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 if needed then

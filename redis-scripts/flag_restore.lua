@@ -1,5 +1,5 @@
--- Writes a flag rule back where the store has none or an older one. What is no rule at all stays for somebody to look
--- at: setting the flag anew overwrites it.
+-- Writes a flag rule back if the store has none or an older one. A value that is no rule stays for inspection; setting
+-- the flag again overwrites it.
 --
 -- KEYS[1] rule     flags:virtual-queue.enabled
 -- KEYS[2] audit    flags:audit (stream)
@@ -10,8 +10,8 @@
 -- ARGV[5] longest  bytes of a rule the audit keeps in full
 -- ARGV[6] channel  flags:changed
 --
--- Reply: the rule now stored, JSON: ours, or one that is as new or newer; why the audit did not take ours, '' where it did
--- or need not.
+-- Reply: the rule now stored, JSON: ours, or one of the same or a newer version; then the error if the audit of ours
+-- failed, or ''.
 --
 -- Example: nothing is stored.
 --   EVALSHA … 2 flags:virtual-queue.enabled flags:audit '{"version":7,…}' restore 'the store had lost version 7'

@@ -1,4 +1,4 @@
--- leave.lua: somebody gives up the place, or the live pass, which the gate refuses from then on.
+-- leave.lua: a person gives up the place, or the live pass, which the gate refuses from then on.
 --
 -- KEYS   as includes/target.lua
 -- ARGV   1..8 as includes/target.lua; 9 user id
@@ -14,13 +14,13 @@ if redis.call('ZREM', waiting, user) == 1 then
 end
 
 local expiry = tonumber(redis.call('ZSCORE', passes, user))
--- A pass that is over is the sweep's to count.
+-- The sweep counts a pass that has ended.
 if not expiry or expiry <= now_s or redis.call('ZREM', passes, user) == 0 then
   return { now, 0 }
 end
 redis.call('HINCRBY', stats, 'revoked', 1)
--- Whatever pass this person was given so far is given up, a direct one included: else leaving in the middle of a purchase
--- would keep that one from being spent with the purchase.
+-- Every pass this person was given so far is given up, direct ones included. Otherwise leaving during a purchase would
+-- prevent that purchase from spending its pass.
 local floor = tonumber(redis.call('ZSCORE', floors, user)) or 0
 redis.call('ZADD', floors, math.max(floor, expiry, now_s + token_ttl_s), user)
 slide()

@@ -1,8 +1,8 @@
--- lock_seats.lua: seats of one event for one person, all or none (the demo shop's gate before its database).
+-- lock_seats.lua: locks seats of one event for one person, all or none (the demo shop's gate before its database).
 --
 -- KEYS   1.. the seats' locks
 -- ARGV   1 user id; 2 milliseconds a lock holds
--- Reply  1 all locked, those the person had already anew | 0 another holds one of them: nothing is locked
+-- Reply  1 all locked, those the person had already are renewed | 0 another person holds one: nothing is locked
 -- Example  free seat, key shop:{event:7}:seat:A1, ARGV 7 300000: 1, and the key holds 7 for five minutes
 assert(#KEYS >= 1 and #ARGV == 2, 'lock_seats takes seats, user and lifetime')
 local user, lifetime_ms = ARGV[1], ARGV[2]

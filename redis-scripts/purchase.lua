@@ -1,34 +1,34 @@
 -- purchase.lua: purchases begin and end, many in one call.
 --
--- claim  takes the pass until the purchase is settled or the lease ends. The person need not be among `passes`: a direct
+-- claim  takes the pass until the purchase is settled or the lease ends. The person need not be in `passes`: a direct
 --        pass, or one from before Redis restarted empty, is as good.
--- spent  it succeeded: no pass of this person given out so far buys again, also when the lease is long over.
--- back   it did not: only this purchase's own claim goes.
--- check  whether the pass might be claimed; nothing is taken or written, and another purchase under way is no matter.
--- all    a purchase that needed no pass succeeded some ms ago: no pass that this person was given until then buys again,
---        whatever it was and whoever holds a claim on it. The one among `passes` is consumed, if it was not over when it
---        was sold. A direct pass is in no book here: nobody has seen one. With 0 ms the live pass goes whatever its
---        expiry; a call that is repeated says how long ago it was, and spares passes given since.
+-- spent  it succeeded: no pass that this person was given so far buys again, also if the lease ended long ago.
+-- back   it failed: only this purchase's own claim is removed.
+-- check  whether the pass could be claimed. Takes and writes nothing, and ignores another purchase under way.
+-- all    a purchase that needed no pass succeeded some ms ago: no pass that this person was given until then buys
+--        again, of any kind and with any claim on it. The one in `passes` is consumed, if it had not ended at the sale.
+--        A direct pass counts nowhere: the gate has not seen one. With 0 ms the live pass is spent whatever its expiry;
+--        a repeated call says how long ago the sale was, and leaves passes given since.
 --
 -- KEYS   as includes/target.lua
--- ARGV   1..8 as includes/target.lua; 9 lease_ms; 10 user id; 11 its pass's expiry (s) or, of all, ms ago; 12 nonce; 13.. what
---        it is one of the above; check and all have no nonce: ''
+-- ARGV   1..8 as includes/target.lua; 9 lease_ms; 10 user id; 11 pass expiry (s), for all: ms ago; 12 nonce; 13.. one of
+--        the words above, and so on; check and all have no nonce: ''
 -- Reply  now, then for each purchase, in the order of the call:
 --        claim, check: 1 granted | 2 spent or revoked | 3 in use by another purchase | 4 expired
---        spent, back, all: 5 nothing counted (given back, or settled before) | 6 a queue's pass is used up | 7 a direct one
--- Example  7 claims a pass until 1300 with nonce n1 for 15000 ms at 1000000, 8's purchase n2 succeeded, 9's pass until 1300
---          would do, and 10, who has one from the queue, bought without showing it: 1000000 1 6 1 6
+--        spent, back, all: 5 nothing counted (given back, settled before) | 6 a queue's pass used up | 7 a direct one
+-- Example  7 claims a pass until 1300 with nonce n1 for 15000 ms at 1000000; 8's purchase n2 succeeded; 9's pass until
+--          1300 could be claimed; 10 has a pass from the queue and bought without showing it: 1000000 1 6 1 6
 assert(#ARGV >= 13 and #ARGV % 4 == 1, 'purchase takes lease_ms, then user, expiry, nonce, what for each purchase')
 
 local GRANTED, SPENT, IN_USE, EXPIRED, NOTHING, CONSUMED, DIRECT_CONSUMED = 1, 2, 3, 4, 5, 6, 7
--- Small hashes of short values Redis keeps as lists, and reads them from the front. With this a value is over 64 bytes long,
--- and the hash is a table.
+-- Redis keeps small hashes of short values as lists and reads them from the front. With this padding a value is over 64
+-- bytes long, and the hash is a table.
 local PADDING = '         '
 local lease_until = string.format('%.0f', now + tonumber(ARGV[9]))
 local new_floor = string.format('%.0f', now_s + token_ttl_s)
 local alive = redis.call('EXISTS', seq) == 1
 
--- What is known of each person, read once; the calls below see what those before them did.
+-- The state of each person, read once; each call below sees what the calls before it did.
 local users, spenders, floor_of, claim_of, pass_of = {}, {}, {}, {}, {}
 for i = 10, #ARGV, 4 do
   users[#users + 1] = ARGV[i]
@@ -63,7 +63,7 @@ local function claim(user, expiry, nonce)
   if checked ~= GRANTED then
     return checked
   end
-  -- What somebody else wrote there holds nothing.
+  -- A value in another format, which someone else wrote, holds nothing.
   local held_until = claim_of[user] and tonumber(string.match(claim_of[user], ' (%d+)$')) or 0
   if held_until > now and not holds(user, nonce) then
     return IN_USE
@@ -115,7 +115,7 @@ local function spend_all(user, ago_ms)
     return NOTHING
   end
   raise(user, string.format('%.0f', floor))
-  -- A pass that was over is the sweep's to count.
+  -- The sweep counts a pass that had ended.
   return pass and pass > sold_s and pass <= floor and use_up(user) or NOTHING
 end
 
@@ -143,7 +143,7 @@ for user in pairs(reclaimed) do
     ended[#ended + 1] = user
   end
 end
--- What needs room comes first: a full Redis refuses here, before anything is written, and claims go on holding.
+-- Writes that need memory come first: a full Redis refuses here, before anything is written, and claims still hold.
 if #raised > 0 then
   redis.call('ZADD', floors, unpack(raised))
 end

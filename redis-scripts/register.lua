@@ -1,8 +1,8 @@
--- register.lua: makes room for a target among at most so many active ones.
+-- register.lua: makes a target active, if fewer than `limit` are.
 --
--- KEYS   1 active   SET of "TYPE:id"   what the pumps look after
+-- KEYS   1 active   SET of "TYPE:id"   the targets that the pumps tick for
 -- ARGV   1 the target's "TYPE:id"   2 limit
--- Reply  1 it is among them | 0 there is no room
+-- Reply  1 it is active | 0 there is no room
 -- Example  the second target with a limit of 1: 0
 assert(#KEYS == 1 and #ARGV == 2, 'register takes the active set, a target and a limit')
 local active, target, limit = KEYS[1], ARGV[1], tonumber(ARGV[2])

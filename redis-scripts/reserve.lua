@@ -1,6 +1,6 @@
--- reserve.lua: one piece of a drop's stock, if there is one (the demo shop's gate before its database).
+-- reserve.lua: reserves one piece of a drop's stock, if there is one (the demo shop's gate before its database).
 --
--- The count lives for a minute and is then taken from the database again, so that a piece reserved by somebody who
+-- The count lives for a minute and then comes from the database again, so that a piece reserved by a process that
 -- crashed is not lost for good.
 --
 -- KEYS   1 the drop's pieces left

@@ -1,23 +1,23 @@
--- settings_restore.lua: what an operator set for a target is written back where the store has lost it or has something
--- older. What is as new or newer stays; of two that nobody gave a version, the stored one does. Where there is a queue, no
--- batch goes for a tick of theirs: the last one may have paid for it, and what else was lost does not say.
+-- settings_restore.lua: writes a target's settings back, if the store lost them or has older ones. Settings of the same
+-- or a newer version stay; without versions the stored ones stay. If there is a queue, no batch goes for one tick of
+-- the restored settings: the last batch may have paid for it, and other lost keys cannot tell.
 --
 -- KEYS   as includes/target.lua
--- ARGV   1..8 as includes/target.lua; 9 version, 0 where it has none; 10 a field; 11.. its value, and so on: all fields,
+-- ARGV   1..8 as includes/target.lua; 9 version, 0: none; 10 a field; 11.. its value, and so on: all fields,
 --        `version` among them
 -- Reply  now, 1 (written) | now, 0 (not needed any more)
 -- Example  nothing is stored, ARGV 9.. 3 version 3 paused 1: 1000000 1; again: 1000000 0
 assert(#ARGV >= 11 and #ARGV % 2 == 1, 'settings_restore takes a version, fields and values')
 local version = tonumber(ARGV[9])
 
--- As src/store/redis/settings.rs reads it: digits alone, and as far as numbers count in ones here.
+-- As src/store/redis/settings.rs reads it: only digits, and below 2^53, where numbers are exact here.
 local function version_of(text)
   local number = tonumber(string.match(text or '', '^%d+$'))
   return number and number < 9007199254740992 and number or 0
 end
 
 if redis.call('EXISTS', settings) == 1 then
-  -- A key of a wrong kind is none.
+  -- A key of a wrong type counts as missing.
   local stored = redis.pcall('HGET', settings, 'version')
   if type(stored) ~= 'table' and version_of(stored) >= version then
     return { now, 0 }

@@ -1,4 +1,4 @@
--- stats.lua: the books of a target, read in one moment. Writes nothing.
+-- stats.lua: the books of a target, read at one moment. Writes nothing.
 --
 -- KEYS   as includes/target.lua
 -- ARGV   1..8 as includes/target.lua
@@ -32,7 +32,7 @@ for at, n in string.gmatch(fields['recent'] or '', '(%d+):(%d+)') do
 end
 local window_ms = math.min(RATE_WINDOW_MS, math.max(tick_ms, now - (tonumber(fields['born']) or 0)))
 
--- Passes that are over and not swept yet count as expired: the sum is the same.
+-- Passes that have ended and are not swept yet count as expired: the sum is the same.
 local live = redis.call('ZCOUNT', passes, '(' .. now_s, '+inf')
 local over = redis.call('ZCARD', passes) - live
 

@@ -1,5 +1,5 @@
--- status.lua: people poll. Who waits stays alive and learns how many are ahead; whose turn has come gets the pass and
--- leaves the queue; who has a live pass gets it again. Nobody found: nothing written.
+-- status.lua: people poll. A waiting person keeps the place and learns how many are ahead. An admitted person gets the
+-- pass and leaves the queue. A live pass is given again. If nobody is found, nothing slides.
 --
 -- KEYS   as includes/target.lua
 -- ARGV   1..8 as includes/target.lua; 9.. the user ids, each once

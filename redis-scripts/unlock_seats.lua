@@ -1,4 +1,4 @@
--- unlock_seats.lua: seats one person locked are free again (the demo shop; its database said no after lock_seats.lua).
+-- unlock_seats.lua: frees seats that one person locked (the demo shop; its database refused after lock_seats.lua).
 --
 -- KEYS   1.. the seats' locks
 -- ARGV   1 user id

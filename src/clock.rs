@@ -1,6 +1,6 @@
-//! The only place that asks what time it is.
+//! The time of the queue.
 //!
-//! The time that counts is the store's (DESIGN 5: "Time is Redis's time"). [`StoreClock`] keeps how far this
+//! The time that counts is the store's (`docs/design.md`: "Time is Redis's time"). [`StoreClock`] keeps how far this
 //! machine's monotonic clock is from it, learns that from every reply, and holds it through an outage; so a machine
 //! whose own clock is an hour wrong still gives and takes the right passes.
 

@@ -5,7 +5,7 @@
 //!
 //! # The map
 //!
-//! Imports go one way, top to bottom; a test (`tests/it/layers.rs`) holds the sources to it.
+//! A module imports only modules above it in this table; a test (`tests/it/layers.rs`) holds the sources to it.
 //!
 //! | module | what it is |
 //! |---|---|

@@ -1,7 +1,7 @@
 -- Who fell silent: the only place that judges it, for evict.lua and admit.lua alike. It is who has not polled for
 -- `silent_after_ms`: the heartbeat timeout and its slack, since a tab hidden for long polls every 60.x s.
 --
--- Time in which nobody could poll does not count (DESIGN 3.6). Ticks and polls fail together, so a gap between two
+-- Time in which nobody could poll does not count (`docs/design.md`). Ticks and polls fail together, so a gap between two
 -- pulses is a time without polls, and everybody then has the whole time to poll again.
 
 -- Writes the pulse, first of all writes: a full Redis fails here exactly when it fails polls. Returns the time (ms)

@@ -1,6 +1,6 @@
 -- One person's call: read, decide and update in one go, for enter.lua and status.lua alike.
 --
--- Admission is decided by the fixed number and the mark, never by rank (DESIGN 3.1).
+-- Admission is decided by the fixed number and the mark, never by rank (`docs/design.md`).
 
 local NOT_IN_QUEUE, WAITING, ISSUED, LIVE_PASS, FULL = 0, 1, 2, 3, 4
 

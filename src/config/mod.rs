@@ -1,4 +1,4 @@
-//! Configuration: what can be set, where it comes from, and whether it makes sense (DESIGN 9).
+//! Configuration: what can be set, where it comes from, and whether it makes sense (`docs/design.md`).
 //!
 //! `config/default.toml` documents every key and is the default; then what the command changes (`demo` is embedded and
 //! on); then a file; then `VQ_SECTION__KEY` variables. Every mistake is named with its key and where it came from: first

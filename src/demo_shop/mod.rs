@@ -1,4 +1,4 @@
-//! The built-in shop for the demo and the end-to-end tests (DESIGN 9, end).
+//! The built-in shop for the demo and the end-to-end tests (`docs/design.md`).
 //!
 //! It does what a shop behind a waiting room should: an atomic gate in Redis takes the rush off the database, and the
 //! database has the last word, so that nothing is sold twice whatever queue and Redis do. Here: selling. Not here:

@@ -1,4 +1,4 @@
-//! The headers that move a request to another path: the one list of them (DESIGN 8).
+//! The headers that move a request to another path: the one list of them (`docs/design.md`).
 //!
 //! A server or framework that honours one routes by what it says, and not by the path that the gate has judged. So none
 //! of them reaches the shop, unless the operator keeps it for a front of its own (`upstream.keep_headers`).

@@ -1,13 +1,13 @@
 //! Where somebody stands, and what that means in seconds (TDD: `QueuePosition`).
 //!
-//! Whether somebody is admitted is decided by the fixed number alone (DESIGN 3.1); `ahead` is for showing.
+//! Whether somebody is admitted is decided by the fixed number alone (`docs/design.md`); `ahead` is for showing.
 
 use std::time::Duration;
 
 /// The pace of one target, as it is in force now: what the configuration says, or the operator's override.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pacing {
-    /// People a tick, at least 1.
+    /// People a tick. 0 where an operator has set that.
     pub batch: u64,
     /// Milliseconds from one batch to the next, at least 1.
     pub tick_ms: u64,
@@ -31,7 +31,7 @@ pub struct QueuePosition {
 }
 
 impl QueuePosition {
-    /// `admitted ⇔ seq ≤ admitted_count` (DESIGN 3.1).
+    /// `admitted ⇔ seq ≤ admitted_count` (`docs/design.md`).
     pub fn is_admitted(seq: u64, admitted_count: u64) -> bool {
         seq <= admitted_count
     }

@@ -1,4 +1,4 @@
-//! The books of a target, and its waiting times (TDD: `QueueStats`; DESIGN 3.5).
+//! The books of a target, and its waiting times (TDD: `QueueStats`; `docs/design.md`).
 
 use super::position::Pacing;
 
@@ -75,7 +75,7 @@ impl QueueStats {
         }
     }
 
-    /// Where the books do not balance (DESIGN 3.5): `None`, or the equation that fails with its numbers.
+    /// Where the books do not balance (`docs/design.md`): `None`, or the equation that fails with its numbers.
     pub fn imbalance(&self) -> Option<String> {
         let people = self.waiting + self.issued + self.left + self.evicted;
         if self.entered != people {
@@ -100,7 +100,7 @@ impl QueueStats {
     }
 }
 
-/// How fine a wait is known: the entry marks are this far apart (DESIGN 5, "Entry times").
+/// How fine a wait is known: the entry marks are this far apart (`docs/design.md`).
 pub const WAIT_UNIT_MS: u64 = 500;
 
 /// Waits by size: 32 buckets of half a second, then 16 an octave (at most 6 % wide).

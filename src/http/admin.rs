@@ -1,4 +1,4 @@
-//! The operator's API: the flag, and who changed it when and why (DESIGN 7).
+//! The operator's API: the flag, and who changed it when and why (`docs/design.md`).
 
 use std::future::{Ready, ready};
 

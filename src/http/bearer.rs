@@ -1,15 +1,15 @@
-//! Calls that need a token of their own, as `Authorization: Bearer`.
+//! Calls that need a token of their own, sent as `Authorization: Bearer`.
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// What a token is compared with: its hash, so that comparing takes the same time whatever is presented.
+/// The hash of the expected token: comparing hashes takes the same time for every input.
 pub struct BearerKey([u8; 32]);
 
 impl BearerKey {
-    /// For this token.
+    /// The key for this token.
     pub fn new(token: &SecretString) -> Self {
         Self(Sha256::digest(token.expose_secret().as_bytes()).into())
     }

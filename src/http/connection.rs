@@ -1,10 +1,10 @@
-//! A client's connection, which may be slow, but not for ever.
+//! A client's connection, with time limits for slow clients.
 //!
-//! actix-http limits how long the head of a connection's *first* request takes, and how long a connection is unused. A
-//! second head may drip for ever, and so may an answer that nobody takes. Here both come to an end. How long a body may
-//! take is for those to say who read it.
+//! actix-http limits the time for the head of a connection's *first* request and the time that a connection is unused.
+//! It does not limit a second head, or an answer that the client does not read. This module limits both. The code that
+//! reads a body limits its time.
 //!
-//! Of requests that come before the last is answered (pipelining), each is given to actix by itself: see `framing`.
+//! With pipelining, this module gives actix one request at a time: see `framing`.
 
 use std::{
     cell::{Cell, RefCell},
@@ -34,32 +34,32 @@ use tokio::{
 
 use super::framing::{Body, Framing};
 
-/// Bytes that may wait for an answer before them.
+/// Bytes held back until the answer before them is written.
 const MOST_HELD: usize = 64 * 1024;
 
-/// Turns that the server gets before a request is answered whose body it has not looked for. It looks in its next turn.
+/// Turns that the server gets, before a request is answered, to read its body. It reads in its next turn.
 const MOST_TURNS: usize = 4;
 
-/// What one look at the socket takes of them.
+/// Bytes per read from the socket while they are held back.
 const PIECE: usize = 2 * 1024;
 
-/// How long clients may take.
+/// Time limits for clients.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientLimits {
     /// From the first byte of a request's head to its last.
     pub head: Duration,
-    /// For which a connection may be unused.
+    /// How long a connection may be unused.
     pub idle: Duration,
-    /// For which a client takes nothing of an answer.
+    /// How long a client may read nothing of an answer.
     pub stall: Duration,
 }
 
-/// A client's connection that ends in an error where the client is too slow, and gives the server one request at a time.
+/// A client's connection. It ends in an error if the client is too slow, and gives the server one request at a time.
 pub struct ClientStream {
     tcp: TcpStream,
     limits: ClientLimits,
     under_way: UnderWay,
-    /// What came, and may not go on yet.
+    /// Bytes received that the server may not read yet.
     held: Vec<u8>,
     /// The client sends no more.
     ended: bool,
@@ -67,11 +67,11 @@ pub struct ClientStream {
     stall: Option<Pin<Box<Sleep>>>,
 }
 
-/// By when what has begun must have come.
+/// The deadline for a head, or for bytes between two requests.
 struct Late {
-    /// A head, or else what stands between two requests.
+    /// It is for a head.
     is_head: bool,
-    /// The request that it is about.
+    /// The number of the request.
     request: u64,
     over: Pin<Box<Sleep>>,
 }
@@ -83,12 +83,12 @@ impl ClientStream {
         Self { tcp, limits, under_way, held: Vec::new(), ended: false, late: None, stall: None }
     }
 
-    /// The requests of this connection: to be told by the middleware, as data of the connection.
+    /// The requests of this connection. The middleware needs it, as connection data, to report when they begin and end.
     pub fn under_way(&self) -> UnderWay {
         self.under_way.clone()
     }
 
-    /// Reads what may go on. Nothing was read, and it is not pending: the client sends no more.
+    /// Reads the bytes that the server may have. Ready without bytes: the client sends no more.
     fn poll_pass(&mut self, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.under_way.0.looked.set(true);
         let before = into.filled().len();
@@ -117,7 +117,7 @@ impl ClientStream {
         if passed > 0 { Poll::Ready(Ok(())) } else { read }
     }
 
-    /// Nothing may go on. Yet a client that goes away is noticed.
+    /// The server may have no bytes now. Still notices a client that disconnects.
     fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut piece = [0; PIECE];
         while !self.ended && self.held.len() < MOST_HELD {
@@ -134,12 +134,12 @@ impl ClientStream {
         if self.held.is_empty() && self.ended {
             return Poll::Ready(Ok(()));
         }
-        // The socket may have nothing more to say, and here there is something.
+        // Bytes are held, and the socket may not wake this task again.
         self.under_way.0.waker.replace(Some(context.waker().clone()));
         Poll::Pending
     }
 
-    /// Whether a head, or what stands between two requests, has taken too long.
+    /// Whether a head, or the bytes between two requests, took too long.
     fn is_late(&mut self, context: &mut Context<'_>) -> bool {
         let framing = self.under_way.0.framing.borrow();
         let is_head = framing.in_head(!self.held.is_empty());
@@ -160,22 +160,22 @@ impl ClientStream {
     }
 }
 
-/// The requests of a connection, one after the other: from its complete head to the end of its answer one is under way.
-/// What is read meanwhile is its body; the next has to wait.
+/// The requests of a connection, one at a time. A request is under way from its complete head to the end of its answer.
+/// Bytes read meanwhile are its body; the next request waits.
 #[derive(Debug, Clone, Default)]
 pub struct UnderWay(Rc<Requests>);
 
 #[derive(Debug, Default)]
 struct Requests {
     framing: RefCell<Framing>,
-    /// Who waits for a request to begin or to be answered.
+    /// Woken when a request begins or is answered.
     waker: RefCell<Option<Waker>>,
-    /// The server has looked for more.
+    /// The server has tried to read more.
     looked: Cell<bool>,
 }
 
 impl UnderWay {
-    /// A request has begun; it is answered when what is returned is dropped.
+    /// A request has begun. It is answered when the returned value is dropped.
     pub(super) fn begin(&self, request: &RequestHead) -> Begun {
         let body = body_of(request);
         self.0.framing.borrow_mut().begins(body);
@@ -190,7 +190,7 @@ impl UnderWay {
     }
 }
 
-/// The body of a request, as the HTTP library understands its head. What can be understood in two ways it has refused.
+/// The body of a request, as the HTTP library reads its head. The library has refused ambiguous heads.
 fn body_of(request: &RequestHead) -> Body {
     let headers = request.headers();
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.trim().parse().ok());
@@ -207,7 +207,7 @@ fn body_of(request: &RequestHead) -> Body {
     }
 }
 
-/// A request that is under way.
+/// A request under way.
 #[derive(Debug)]
 pub(super) struct Begun {
     under_way: UnderWay,
@@ -215,8 +215,8 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    /// Lets the server read what there is of the body. An answer that nobody has to think about, a refusal, would come
-    /// before it, and end the connection: the rest of a request stands in the way of the next.
+    /// Lets the server read the part of the body that has arrived. An immediate answer (a refusal) would otherwise be
+    /// written first and end the connection: the unread rest of a request blocks the next.
     pub(super) async fn body_may_come(&self) {
         let looked = &self.under_way.0.looked;
         looked.set(false);
@@ -236,7 +236,7 @@ impl Drop for Begun {
     }
 }
 
-/// Pending for longer than `limit` is an error.
+/// Pending for longer than `limit` becomes an error.
 fn limited<T>(
     timer: &mut Option<Pin<Box<Sleep>>>,
     limit: Duration,
@@ -256,7 +256,7 @@ impl AsyncRead for ClientStream {
         let this = self.get_mut();
         let waits = this.under_way.0.framing.borrow().waits();
         let read = if waits { this.poll_held(context) } else { this.poll_pass(context, into) };
-        // Also where there is something to read: it may be a byte a second.
+        // Checked even if bytes were read: they may come one byte a second.
         if this.is_late(context) { Poll::Ready(Err(io::ErrorKind::TimedOut.into())) } else { read }
     }
 }
@@ -278,7 +278,7 @@ impl AsyncWrite for ClientStream {
 }
 
 pin_project! {
-    /// An answer's body; its request is under way until it has been written.
+    /// An answer's body. Its request is under way until the body has been written.
     pub(super) struct LastsUntilWritten<B> {
         #[pin]
         body: B,

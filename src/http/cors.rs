@@ -1,7 +1,7 @@
 //! Which pages of other origins may call from a browser, and what their scripts may read (CORS, the Fetch standard).
 //!
-//! Here: the queue's API, and the purchase routes where the shop is the built-in one. A shop behind the gateway keeps
-//! its own rules: its preflights go through to it, its headers stay as they are, and only refusals of ours get ours.
+//! Here: the queue's API, and the purchase routes of the built-in shop. A shop behind the gateway keeps its own rules:
+//! its preflights are forwarded and its headers stay unchanged; only our own refusals get our headers.
 
 use actix_web::{
     Error, HttpResponse,
@@ -22,51 +22,51 @@ use actix_web::{
 use super::state::HttpState;
 use crate::{config::Config, problem::PROBLEM_JSON, proxy::FromShop};
 
-/// What a page may do.
+/// The methods that a page may use.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 
-/// What a page may send, besides what it always may and what `cors.allowed_headers` names.
+/// The headers that a page may send, besides those always allowed and those in `cors.allowed_headers`.
 const HEADERS: [&str; 4] = ["X-User-Id", "X-Entry-Token", "Authorization", "Content-Type"];
 
-/// What a script may read, besides the body.
+/// The headers that a script may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static("Retry-After, X-Virtual-Queue-Degraded, X-Request-Id");
 
-/// How long a browser may remember a preflight, in seconds.
+/// How long a browser may cache a preflight, in seconds.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
 
 /// The origins that may call.
 #[derive(Debug)]
 pub struct Cors {
     allowed: Vec<HeaderValue>,
-    /// What a page may send.
+    /// The headers that a page may send.
     headers: HeaderValue,
-    /// The purchase routes are ours, too: the built-in shop's.
+    /// The purchase routes are ours: the shop is the built-in one.
     shop_is_ours: bool,
 }
 
-/// Whose answer it is.
+/// Who owns a route.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Queue,
     Shop,
-    /// For machines and operators, proxies among them: no page has any business there.
+    /// For machines and operators, including proxies. Pages must not call these.
     Management,
 }
 
 impl Cors {
-    /// As configured; `None`: no other origin may call.
+    /// From the configuration; `None`: no other origin may call.
     pub fn from_config(config: &Config) -> Option<Self> {
         let allowed: Vec<HeaderValue> =
             config.cors.allowed_origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect();
         let more = config.cors.allowed_headers.iter().map(String::as_str);
         let headers = HEADERS.into_iter().chain(more).collect::<Vec<_>>().join(", ");
-        // The configuration lets through names of headers alone.
+        // The configuration accepts only header names.
         let headers = HeaderValue::from_str(&headers).unwrap_or_else(|_| HeaderValue::from_static(""));
         let shop_is_ours = config.demo_shop.enabled == Some(true);
         (!allowed.is_empty()).then_some(Self { allowed, headers, shop_is_ours })
     }
 
-    /// The origin of a request, if it may call: exactly one of those configured.
+    /// The origin of a request, if it may call: exactly one `Origin` header, with a configured origin.
     fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let mut origins = headers.get_all(ORIGIN);
         let (Some(origin), None) = (origins.next(), origins.next()) else { return None };
@@ -122,7 +122,7 @@ pub(super) async fn cross_origin(
     let ours = cors.is_ours(owner) || (owner == Owner::Shop && is_refusal_of_ours(&response));
     if ours {
         let headers = response.headers_mut();
-        // Also without an origin: what is remembered for one page must not be given to another.
+        // Also without an origin: a cache must not give one page's answer to another.
         headers.append(VARY, HeaderValue::from_static("Origin"));
         if let Some(origin) = origin {
             allow(headers, origin);
@@ -137,7 +137,7 @@ fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
 }
 
-/// Before a shop with rules of its own: a problem that is not the shop's is the gate's, or the gateway's.
+/// For a shop with rules of its own: a problem that is not the shop's is the gate's or the gateway's.
 fn is_refusal_of_ours(response: &ServiceResponse<impl MessageBody>) -> bool {
     response.response().extensions().get::<FromShop>().is_none()
         && response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == PROBLEM_JSON)

@@ -1,7 +1,6 @@
-//! What HTTP answers when it does not do what it was asked: status, code, words and headers, each decided in one
-//! place (RFC 9457; DESIGN 4 "Errors").
+//! What HTTP answers if a request fails: status, code, text and headers, each defined in one place (RFC 9457).
 //!
-//! Here: errors of the queue's and the operator's API. Not here: what the gate answers, that is [`crate::gate`]'s.
+//! Here: errors of the queue's and the operator's API. Not here: the gate's answers ([`crate::gate`]).
 
 use std::borrow::Cow;
 
@@ -22,19 +21,19 @@ use crate::{
     service::QueueError,
 };
 
-/// Everything that can be refused here. Never carries an inner cause: that belongs in the log.
+/// Every error of the API. It never carries an inner cause: that belongs in the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.problem().code)]
 pub enum ApiError {
-    /// No such target: unknown kind, an id in another spelling, or a kind that is switched off.
+    /// No such target: unknown kind, non-canonical id, or a kind that is switched off.
     UnknownTarget,
-    /// The buyer's id is missing, doubled or not of this form.
+    /// The user id is missing, given twice, or not of this form.
     InvalidUserId(UserIdForm),
-    /// A page of another site asks for somebody who is known by a cookie only.
+    /// A page of another site calls, and people are identified only by a cookie.
     OtherSite,
-    /// Buyers are known by a token, and there is no valid one.
+    /// Buyers are identified by a token, and there is no valid one.
     InvalidIdentity,
-    /// Buyers are known by a token, and the keys to check it with are not there.
+    /// Buyers are identified by a token, and the keys to check it are missing.
     IdentityUnavailable,
     /// This address enters too often.
     RateLimited {
@@ -53,16 +52,16 @@ pub enum ApiError {
         /// Seconds.
         retry_after: u64,
     },
-    /// The store is away, and without it nothing may be said.
+    /// Redis is unavailable, and this call has no answer without it.
     StoreUnavailable {
         /// Seconds.
         retry_after: u64,
     },
-    /// Nothing is at this path.
+    /// There is no route at this path.
     NotFound,
-    /// Something is at this path, and it does not take this method.
+    /// The path exists but does not allow this method.
     MethodNotAllowed {
-        /// What it takes, as `Allow` lists it.
+        /// The allowed methods, as in `Allow`.
         allow: &'static str,
     },
     /// The body is too large.
@@ -71,24 +70,24 @@ pub enum ApiError {
     RequestTimeout,
     /// Something else about the request is malformed.
     BadRequest,
-    /// A claim that no pass can have: it ends later than any pass does.
+    /// No pass can have this claim: it ends later than any pass does.
     UnknownClaim,
-    /// No, or another, token than this call needs.
+    /// The token for this call is missing or wrong.
     Unauthorized,
-    /// The operator's name is malformed or doubled.
+    /// The operator's name is malformed or given twice.
     InvalidOperator,
-    /// The flag rule makes no sense, and why.
+    /// The flag rule is invalid, and why.
     InvalidFlag(String),
-    /// Starting or draining.
+    /// The service is starting or draining.
     NotReady,
-    /// Purchases are asked for, and there is no shop behind us.
+    /// A purchase is requested, and no shop is configured.
     NoShop,
-    /// A fault of ours.
+    /// A fault of this service.
     Internal,
 }
 
 impl ApiError {
-    /// The contract: what each error is on the wire.
+    /// The contract: status, code and text of each error.
     fn problem(&self) -> Problem {
         match self {
             Self::UnknownTarget => Problem::new(
@@ -124,7 +123,7 @@ impl ApiError {
             Self::NotInQueue => {
                 Problem::for_buyers(StatusCode::NOT_FOUND, "NOT_IN_QUEUE", "Not in the queue", words::NOT_IN_QUEUE)
             }
-            // TDD: QueueFullResponse, the detail word for word.
+            // TDD: QueueFullResponse; the detail is quoted exactly.
             Self::QueueFull { retry_after } => {
                 Problem::for_buyers(StatusCode::TOO_MANY_REQUESTS, "QUEUE_FULL", "The queue is full", words::QUEUE_FULL)
                     .retry_after(*retry_after)
@@ -207,7 +206,7 @@ impl ApiError {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "NO_SHOP",
                 "No shop",
-                "no shop is configured behind this waiting room: set demo_shop.enabled",
+                "no shop is configured behind this waiting room: set upstream.url, or demo_shop.enabled",
             )
             .retry_after(60),
             Self::Internal => Problem::new(
@@ -219,7 +218,7 @@ impl ApiError {
         }
     }
 
-    /// A header that only this error has.
+    /// The header that only this error has.
     fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         match self {
             Self::MethodNotAllowed { allow } => Some((header::ALLOW, HeaderValue::from_static(allow))),
@@ -248,7 +247,7 @@ impl ApiError {
         }
     }
 
-    /// What to answer where actix refused a request by itself with `status`.
+    /// The answer if actix itself refused a request with `status`.
     pub(super) fn from_foreign(status: StatusCode) -> Self {
         match status {
             StatusCode::NOT_FOUND => Self::NotFound,
@@ -301,7 +300,7 @@ impl From<Unidentified> for ApiError {
             Unidentified::NoUserId(form) => Self::InvalidUserId(form),
             Unidentified::NoToken => Self::InvalidIdentity,
             Unidentified::NoKeys => Self::IdentityUnavailable,
-            // Who is not known has neither a place nor a pass: the page enters again.
+            // An unknown visitor has neither a place nor a pass: the page enters again.
             Unidentified::NoVisitor => Self::NotInQueue,
             Unidentified::OtherSite => Self::OtherSite,
         }

@@ -1,4 +1,4 @@
-//! Who asks for what: read from the request once, into types that need no second look.
+//! Reads the caller and the target from a request, once, into validated types.
 
 use std::{
     future::{Ready, ready},
@@ -22,10 +22,10 @@ use crate::{
     identity::Asker,
 };
 
-/// A body may take this long to arrive, so that nobody holds a handler by dripping one.
+/// The longest time for a body to arrive, so that a slow body does not occupy a handler.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The target a path names.
+/// The target in a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target(pub(super) QueueTarget);
 
@@ -38,8 +38,8 @@ impl FromRequest for Target {
     }
 }
 
-/// A person and the target they ask about. The path is looked at first: of a target that does not exist nobody's id
-/// is asked.
+/// A person and the target they ask about. The path is checked first: if the target does not exist, the user id is not
+/// checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Caller {
     pub(super) target: QueueTarget,
@@ -56,7 +56,7 @@ impl FromRequest for Caller {
 }
 
 fn read_target(request: &HttpRequest) -> Result<QueueTarget, ApiError> {
-    // actix matches on the decoded path, where `%34%32` is `42`: a second spelling of the same target.
+    // actix matches the decoded path, where `%34%32` is `42`: that would be a second spelling of the same target.
     if request.match_info().as_str() != request.uri().path() {
         return Err(ApiError::UnknownTarget);
     }
@@ -78,11 +78,11 @@ fn read_caller(request: &HttpRequest) -> Result<Caller, ApiError> {
     Ok(Caller { target, asker: state.identity.polling(request.headers())? })
 }
 
-/// Reads a body to its end, at most `limit` bytes and for at most five seconds. What has no body costs nothing.
+/// Reads a whole body, at most `limit` bytes and for at most five seconds. Without a body it costs nothing.
 ///
 /// # Errors
-/// The answer: [`ApiError::PayloadTooLarge`], as soon as that is known; [`ApiError::RequestTimeout`];
-/// [`ApiError::BadRequest`] for a body that breaks off or is framed wrongly.
+/// The answer to send: [`ApiError::PayloadTooLarge`], as early as possible; [`ApiError::RequestTimeout`];
+/// [`ApiError::BadRequest`] for a body that ends early or is framed wrongly.
 pub(super) async fn read_body(
     request: &HttpRequest,
     payload: web::Payload,
@@ -124,8 +124,8 @@ async fn collect(request: &HttpRequest, payload: &mut Payload, limit: usize) -> 
 
 /// The answer to a request whose body is not read to its end.
 ///
-/// It holds on to the rest until it is sent, whereupon the server closes the connection. The rest of a chunked body
-/// that is let go of the server would read, and throw away, for as long as it comes.
+/// It keeps the rest of the body until the answer is sent; then the server closes the connection. If the rest of a
+/// chunked body were dropped, the server would read and discard it for as long as it comes.
 struct Unread {
     answer: BoxBody,
     _rest: Payload,

@@ -1,18 +1,18 @@
-//! Where a request ends among the bytes of a client's connection, and what the server is given of the next one: nothing,
-//! until the last is answered.
+//! Finds where a request ends in the bytes of a client's connection. The server gets no bytes of the next request until
+//! the last one is answered.
 //!
-//! The server would read on, and give an answer the form that the *next* request asks for: no body before a `HEAD`, a
-//! closed connection, HTTP/1.0. And it takes every `Connection: upgrade` for an upgrade that it makes, which it then says in
-//! the answer, and closes. Both are kept from it.
+//! Otherwise the server would read on and format an answer for the *next* request: no body for a `HEAD`, a closed
+//! connection, HTTP/1.0. The server also treats every `Connection: upgrade` as an upgrade that it makes: it says so in
+//! the answer and closes. This module prevents both.
 
-/// The body of a request, as the server understood its head.
+/// The body of a request, as the server read its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Body {
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
-    /// Chunks, and the last of them.
+    /// Chunks, up to the last one.
     Chunked,
-    /// All that comes: the connection is given up for another protocol.
+    /// All remaining bytes: the connection changes to another protocol.
     Rest,
 }
 
@@ -21,24 +21,24 @@ pub(super) enum Body {
 enum Next {
     /// Lines of a head.
     Head {
-        /// There was more than empty lines.
+        /// The head has a line that is not empty.
         begun: bool,
-        /// The beginning of a line has passed already.
+        /// The beginning of this line has passed already.
         in_line: bool,
     },
-    /// The server's word on the body: the head is complete.
+    /// The head is complete; the server has to say what the body is.
     Verdict,
     /// The body.
     Length(u64),
     /// The body.
     Chunks(Chunk),
-    /// The end of the answer.
+    /// The answer has to be written.
     Answer,
-    /// Whatever there is.
+    /// All remaining bytes.
     Rest,
 }
 
-/// Where in a chunked body; the same states as the server's own.
+/// The place in a chunked body; the states are the server's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Chunk {
     Size(u64),
@@ -54,14 +54,14 @@ enum Chunk {
     EndLf,
 }
 
-/// A longer line of a head passes in pieces, unread: it is none that matters here.
+/// A head line longer than this passes in pieces, unread: it is not one that matters here.
 const MAX_LINE: usize = 16 * 1024;
 
 /// Decides how many bytes may pass.
 #[derive(Debug)]
 pub(super) struct Framing {
     next: Next,
-    /// The request is answered; of its body there may be more.
+    /// The request is answered; more of its body may come.
     answered: bool,
     /// Empty lines came before the head.
     empty_lines: bool,
@@ -78,8 +78,8 @@ impl Default for Framing {
 }
 
 impl Framing {
-    /// How many of these bytes, from the first on, may go to the server now. The beginning of a line may not, unless it
-    /// `must`: it is all that there is room for.
+    /// How many of these bytes, from the first, the server may have now. An incomplete line must wait, unless `must`:
+    /// the buffer is full, or the client sends no more.
     pub(super) fn pass(&mut self, bytes: &mut [u8], must: bool) -> usize {
         let mut passed = 0;
         while passed < bytes.len() {
@@ -107,12 +107,12 @@ impl Framing {
         passed
     }
 
-    /// Whether nothing may pass until [`Self::begins`] or [`Self::is_answered`].
+    /// Whether no bytes may pass until [`Self::begins`] or [`Self::is_answered`].
     pub(super) fn waits(&self) -> bool {
         matches!(self.next, Next::Verdict | Next::Answer)
     }
 
-    /// Whether a head has begun and its request has not; `held`: the beginning of a line has come.
+    /// Whether a head has begun but its request has not. `held`: the beginning of a line was received.
     pub(super) fn in_head(&self, held: bool) -> bool {
         match self.next {
             Next::Verdict => true,
@@ -121,7 +121,7 @@ impl Framing {
         }
     }
 
-    /// Whether there is something that belongs to no request: the rest of a body whose answer came first, or empty lines.
+    /// Whether bytes came that belong to no open request: the rest of a body that was answered early, or empty lines.
     pub(super) fn between_requests(&self) -> bool {
         match self.next {
             Next::Head { .. } => self.empty_lines,
@@ -130,7 +130,7 @@ impl Framing {
         }
     }
 
-    /// Requests so far.
+    /// The number of requests so far.
     pub(super) fn requests(&self) -> u64 {
         self.requests
     }
@@ -147,7 +147,7 @@ impl Framing {
         };
     }
 
-    /// The answer is written.
+    /// The answer has been written.
     pub(super) fn is_answered(&mut self) {
         self.answered = true;
         if self.next == Next::Answer {
@@ -210,7 +210,7 @@ impl Framing {
                     self.body_ends();
                     return passed;
                 }
-                // Malformed: the server sees that, and ends the connection.
+                // Malformed: the server detects it and ends the connection.
                 (Chunk::SizeLf(_) | Chunk::DataCr | Chunk::DataLf | Chunk::TrailerLf | Chunk::EndLf, _) => {
                     self.next = Next::Rest;
                     return passed;
@@ -223,8 +223,8 @@ impl Framing {
     }
 }
 
-/// Takes `upgrade` out of a `Connection` line. What is offered is in the `Upgrade` header, and an offer may be declined in
-/// silence (RFC 9110, section 7.8).
+/// Removes `upgrade` from a `Connection` line. The offer itself is in the `Upgrade` header, and a server may ignore it
+/// (RFC 9110, section 7.8).
 fn decline_upgrade(line: &mut [u8]) {
     const NAME: &[u8] = b"connection:";
     let Some((name, value)) = line.split_at_mut_checked(NAME.len()) else { return };
@@ -244,8 +244,8 @@ mod tests {
 
     const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-    /// What the server is given of these bytes, in turn, when they come in pieces of so many; each request has the next of
-    /// these bodies, and is answered as soon as nothing more passes.
+    /// The pieces that the server gets, in order, if the bytes arrive in pieces of `piece` bytes. Each request gets the
+    /// next of `bodies`, and is answered as soon as no more bytes pass.
     fn given(bytes: &str, piece: usize, bodies: &[Body]) -> Vec<String> {
         let (mut framing, mut held, mut given) = (Framing::default(), Vec::new(), vec![Vec::new()]);
         let mut bodies = bodies.iter();

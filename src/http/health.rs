@@ -1,4 +1,4 @@
-//! For orchestrators and collectors: health and metrics (DESIGN 4 "Health", "Metrics").
+//! For orchestrators and collectors: health and metrics.
 
 use actix_web::{
     HttpResponse,
@@ -25,9 +25,9 @@ pub(super) struct LiveBody {
 pub(super) struct ReadyBody {
     /// `ready`.
     status: &'static str,
-    /// `ok`, or `degraded` while Redis is away.
+    /// `ok`, or `degraded` while Redis is unavailable.
     redis: &'static str,
-    /// `known`, or `unknown` where the flag's rule has not been read since the start: `redis.on_failure` decides then.
+    /// `known`, or `unknown` if the flag's rule has not been read since the start: then `redis.on_failure` decides.
     flag: &'static str,
 }
 
@@ -38,7 +38,8 @@ pub(super) async fn live() -> HttpResponse {
     fresh().json(LiveBody { status: "live" })
 }
 
-/// Whether the process takes requests. Also with Redis away: else a balancer would take all replicas out at once.
+/// Whether the process takes requests. Also if Redis is unavailable: else a load balancer would remove all replicas at
+/// once.
 #[utoipa::path(get, path = "/health/ready", operation_id = "ready", tag = "management",
     responses(
         (status = 200, description = "It takes requests.", body = ReadyBody),
@@ -64,7 +65,7 @@ pub(super) async fn metrics(state: web::Data<HttpState>) -> HttpResponse {
     response.body(state.metrics.render())
 }
 
-/// An answer that is only true now.
+/// An answer that must not be cached.
 fn fresh() -> actix_web::HttpResponseBuilder {
     let mut response = HttpResponse::Ok();
     response.insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store")));

@@ -1,7 +1,7 @@
-//! How often one address may enter.
+//! Limits how often one address may enter.
 //!
-//! Only entering: who is in keeps the place by polling, and polling is never limited. It keeps floods from one place
-//! small; who waits and buys is decided elsewhere.
+//! Only entering is limited. Polling never is: people keep their place by polling. The limit makes a flood from one
+//! address small; it does not decide who waits or buys.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -22,14 +22,14 @@ use crate::{clock::StoreClock, config::RateLimitConfig};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Addresses remembered at a time. Beyond, newcomers are not limited until others are forgotten: a flood from that many
-/// places is not to be stopped by address.
+/// Addresses remembered at a time. Beyond that, new addresses are not limited until others are forgotten: a limit by
+/// address cannot stop a flood from so many addresses.
 const MAX_ADDRESSES: usize = 200_000;
 
-/// Forgetting looks at every address, so it is done at most this often, in milliseconds.
+/// Forgetting visits every address, so it runs at most this often, in milliseconds.
 const FORGET_EVERY_MS: u64 = 1000;
 
-/// The limit on entering, one a process.
+/// The limit on entering, one for each process.
 pub struct EnterLimit {
     limiter: RateLimiter<IpAddr, HashMapStateStore<IpAddr>, Monotonic, NoOpMiddleware<Duration>>,
     trusted: Vec<IpNet>,
@@ -50,7 +50,7 @@ impl Clock for Monotonic {
 }
 
 impl EnterLimit {
-    /// As configured; `None`: there is no limit.
+    /// From the configuration; `None`: there is no limit.
     pub fn from_config(config: &RateLimitConfig, clock: &StoreClock) -> Option<Self> {
         let rate = config.enter_per_second.and_then(NonZeroU32::new)?;
         let burst = config.enter_burst.and_then(NonZeroU32::new).unwrap_or(rate);
@@ -67,12 +67,12 @@ impl EnterLimit {
         })
     }
 
-    /// Counts one more who enters.
+    /// Counts one more entry.
     ///
     /// # Errors
-    /// [`ApiError::RateLimited`] if that is too many from where the request comes from.
+    /// [`ApiError::RateLimited`] if the request's address has entered too often.
     pub(super) fn check(&self, request: &HttpRequest) -> Result<(), ApiError> {
-        // Without a peer there is no network between us: nothing to go by.
+        // Without a peer address there is nothing to count by.
         let Some(peer) = request.peer_addr() else { return Ok(()) };
         self.check_address(client(peer.ip(), request.headers(), &self.trusted))
     }
@@ -87,7 +87,8 @@ impl EnterLimit {
         })
     }
 
-    /// Whether one more address may be remembered; forgets those that have been quiet for long enough if need be.
+    /// Whether one more address may be remembered. If there is no room, forgets addresses that have not entered for
+    /// long enough.
     fn has_room(&self) -> bool {
         if self.limiter.len() < self.max_addresses {
             return true;
@@ -104,18 +105,18 @@ impl EnterLimit {
     }
 }
 
-/// Where a request comes from: the peer, or, where that is a proxy of ours, the last address in `X-Forwarded-For` that is
-/// none. What stands before that anybody may have written.
+/// The address of a request: the peer, or, if the peer is a trusted proxy, the last address in `X-Forwarded-For` that
+/// is not one. Anybody may have written the entries before it.
 fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let is_trusted = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
     let mut client = peer.to_canonical();
     if !is_trusted(&client) {
         return client;
     }
-    // Bytes: whatever a buyer wrote before them, what our proxies appended to the same line is text.
+    // Bytes: a buyer may have sent non-text before the entries that our proxies append to the same line.
     let lines: Vec<&[u8]> = headers.get_all(FORWARDED_FOR).map(HeaderValue::as_bytes).collect();
     for hop in lines.iter().rev().flat_map(|line| line.rsplit(|byte| *byte == b',')) {
-        // A proxy of ours wrote something that is no address: the proxy itself is the nearest that is known.
+        // A trusted proxy wrote something that is no address: use the address of that proxy.
         let Some(address) = str::from_utf8(hop).ok().and_then(|hop| address_of(hop.trim())) else { break };
         client = address;
         if !is_trusted(&client) {
@@ -132,7 +133,7 @@ fn address_of(hop: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// What counts as one address: in IPv6 everybody has a whole /64.
+/// What counts as one address: in IPv6 each person has a whole /64.
 fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -157,7 +158,7 @@ mod tests {
         (EnterLimit::from_config(&config, &StoreClock::new(clock.clone())).unwrap(), clock)
     }
 
-    /// How many of `tries` get in.
+    /// How many of `tries` are allowed.
     fn let_in(limit: &EnterLimit, from: &str, tries: usize) -> usize {
         (0..tries).filter(|_| limit.check_address(ip(from)).is_ok()).count()
     }

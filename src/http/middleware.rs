@@ -1,4 +1,4 @@
-//! What every request passes through, and why in this order.
+//! The middleware around every request, and the reason for its order.
 
 use actix_web::{
     App, Error, HttpMessage, HttpRequest, HttpResponse, ResponseError,
@@ -28,10 +28,10 @@ use crate::{
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A longer request id is not taken over.
+/// A longer request id from the caller is replaced.
 const MAX_REQUEST_ID_BYTES: usize = 64;
 
-/// Puts the whole stack around an application. The last `wrap` runs first, so read from the bottom.
+/// Wraps an application in the whole stack. The last `wrap` runs first, so read from the bottom.
 pub fn with_middleware<T, B>(
     app: App<T>,
 ) -> App<
@@ -49,18 +49,18 @@ where
     B: MessageBody + 'static,
 {
     app
-        // 4. Innermost: what actix refuses by itself becomes a problem before anybody counts or logs it.
+        // 4. Innermost: turns actix's own errors into problems before they are counted or logged.
         .wrap(from_fn(problems_only))
-        // 3. Answers preflights, and lets pages of other origins read what comes from below, errors included.
+        // 3. Answers preflights, and lets pages of other origins read the answers from below, including errors.
         .wrap(from_fn(cors::cross_origin))
-        // 2. Counts what the client really gets, and gives it the request id.
+        // 2. Counts the final answers and adds the request id.
         .wrap(from_fn(observe))
         // 1. Outermost: everything below logs inside the request's span.
         .wrap(TracingLogger::<RequestSpan>::new())
 }
 
-/// The span of a request: id, method, route template, status. Never a path, a query or a header: a pass or a secret
-/// may be in them.
+/// The span of a request: id, method, route template, status. Never a path, a query or a header: they may contain a
+/// pass or a secret.
 struct RequestSpan;
 
 impl RootSpanBuilder for RequestSpan {
@@ -113,19 +113,19 @@ async fn observe(
         state.metrics.http_answered(method_label(answered.method()), route, response.status().as_u16(), took);
     });
     let id = request_id(answered);
-    // The shop's own answers stay as they are; the built-in shop's may have an id already.
+    // The shop's own answers stay unchanged; an answer of the built-in shop may already have an id.
     if response.response().extensions().get::<FromShop>().is_none() && !response.headers().contains_key(REQUEST_ID) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
     if !state.lifecycle.is_serving() {
-        // Whoever keeps connections would send a request into this one when it is closed in the end.
+        // Else a client that keeps this connection could send a request just when it is closed.
         response.response_mut().head_mut().set_connection_type(ConnectionType::Close);
     }
     Ok(response.map_body(|_, body| LastsUntilWritten::new(body, begun)))
 }
 
-/// Only touches what actix made of an error, and tells buyers in their language. A problem, ours, the gate's or the
-/// built-in shop's, passes as it is otherwise.
+/// Replaces actix's error answers, and writes problems in the buyer's language. Problems of ours, of the gate and of
+/// the built-in shop are otherwise unchanged.
 async fn problems_only(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -154,7 +154,7 @@ async fn problems_only(
     }
 }
 
-/// A problem for buyers that was written before anybody looked at which language they read.
+/// A problem for buyers, written again in the language that the request asks for.
 fn in_their_language<B>(response: &ServiceResponse<B>) -> Option<HttpResponse> {
     if response.status().as_u16() < 400 {
         return None;
@@ -167,7 +167,7 @@ fn is_problem(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind == PROBLEM_JSON)
 }
 
-/// The answer for an error of any origin; its cause goes into the log if it is a fault of ours.
+/// The API error for any error. The cause is logged if the fault is ours.
 fn ours(error: &Error) -> ApiError {
     if let Some(ours) = error.as_error::<ApiError>() {
         return ours.clone();
@@ -179,7 +179,7 @@ fn ours(error: &Error) -> ApiError {
     problem
 }
 
-/// The caller's request id if it has one we may repeat, else ours.
+/// The caller's request id if it is valid, else our own.
 fn request_id(request: &HttpRequest) -> HeaderValue {
     let theirs = request.headers().get(REQUEST_ID).filter(|id| {
         (1..=MAX_REQUEST_ID_BYTES).contains(&id.len())
@@ -192,7 +192,7 @@ fn request_id(request: &HttpRequest) -> HeaderValue {
     ours.and_then(|id| HeaderValue::try_from(id.to_string()).ok()).unwrap_or(HeaderValue::from_static("unknown"))
 }
 
-/// Gives `then` the template of the route that answered. Ours are at hand; others are looked up.
+/// Calls `then` with the template of the route that answered. Our routes carry theirs; other routes are looked up.
 fn with_route<R>(request: &HttpRequest, then: impl FnOnce(&str) -> R) -> R {
     match request.app_data::<&'static RouteTemplate>() {
         Some(template) => then(template.path),
@@ -200,7 +200,7 @@ fn with_route<R>(request: &HttpRequest, then: impl FnOnce(&str) -> R) -> R {
     }
 }
 
-/// A method as a label: a client can make up methods, and must not make up series.
+/// A method as a label. Clients can invent methods; those must not become series.
 fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -1,7 +1,7 @@
-//! HTTP: what can be called, by whom, and what is answered (DESIGN 4).
+//! HTTP: the routes, who may call them, and the answers.
 //!
-//! Here: routes, reading requests, writing responses, the middleware around them, the description for machines. Not
-//! here: any decision about a queue ([`crate::service`]), the purchase routes ([`crate::gate`]), the server itself
+//! Here: routes, reading requests, writing responses, the middleware around them, the OpenAPI description. Not here:
+//! decisions about a queue ([`crate::service`]), the purchase routes ([`crate::gate`]), the server itself
 //! ([`crate::app`]).
 
 mod admin;

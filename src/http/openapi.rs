@@ -1,6 +1,6 @@
-//! The API described for machines: made from the handlers, so that it cannot say something else.
+//! The OpenAPI description of the API, generated from the handlers so that both agree.
 //!
-//! Here: the description of every route. Which of them a configuration has is `served`'s.
+//! Here: the description of every route. `served` selects the routes that a configuration has.
 
 mod exact;
 mod served;
@@ -24,7 +24,7 @@ use self::exact::with_exact_ids;
 pub use self::served::Served;
 use super::{admin, health, purchase, queue, state::HttpState, verify};
 
-/// The OpenAPI description of every route that a configuration can have, as JSON.
+/// The OpenAPI description of all routes that any configuration can have, as JSON.
 pub fn openapi_json() -> String {
     to_json(&description())
 }
@@ -33,7 +33,7 @@ fn description() -> Value {
     let mut api = serde_json::to_value(Api::openapi()).expect(IS_JSON);
     with_exact_ids(&mut api);
     for body in ["FlagChange", "Settlement"] {
-        // Their readers refuse unknown members.
+        // The handlers refuse unknown members.
         api["components"]["schemas"][body]["additionalProperties"] = Value::from(false);
     }
     api
@@ -45,7 +45,7 @@ fn to_json(description: &Value) -> String {
 
 const IS_JSON: &str = "a description made of strings and maps is JSON";
 
-/// This description: of the routes that are there with this process's configuration.
+/// This description: the routes that exist with this process's configuration.
 #[utoipa::path(get, path = "/openapi.json", operation_id = "openapi", tag = "queue",
     responses((status = 200, description = "OpenAPI 3.1.", body = Object, content_type = "application/json")))]
 pub(super) async fn serve(state: web::Data<HttpState>) -> HttpResponse {
@@ -79,21 +79,21 @@ pub(super) enum Outcome {
 pub(super) enum Reason {
     /// There is no pass.
     NoPass,
-    /// It is not known who buys.
+    /// The user is unknown.
     NoUser,
-    /// Not the form of a pass, or two of them.
+    /// Not in the form of a pass, or two passes.
     Malformed,
-    /// A signature by none of the secrets.
+    /// Signed with none of the secrets.
     Forged,
-    /// The pass is over.
+    /// The pass has expired.
     Expired,
-    /// Somebody else's pass.
+    /// The pass of another person.
     OtherUser,
-    /// A pass for something else.
+    /// A pass for another target.
     OtherTarget,
-    /// The pass has bought, or was given up.
+    /// The pass is spent or revoked.
     Spent,
-    /// Another spelling than the purchase's own.
+    /// Not the canonical spelling of the purchase's path.
     OddPath,
 }
 
@@ -109,13 +109,13 @@ pub(super) struct TargetPath {
     target_id: String,
 }
 
-/// The person who asks.
+/// The person who calls.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "names a header for the documentation")]
 pub(super) struct UserHeader {
-    /// Who asks, exactly once: canonical decimal, 1..=9223372036854775807; with `identity.ids = "any"` 1 to 128 visible
-    /// ASCII characters. Where buyers are known by tokens or are anonymous visitors it counts for nothing:
+    /// The user id, exactly once: canonical decimal, 1..=9223372036854775807; with `identity.ids = "any"` 1 to 128
+    /// visible ASCII characters. Ignored if buyers are identified by tokens or are anonymous visitors: then
     /// `Authorization: Bearer` is needed, or the cookie `vq_visitor`, which entering sets.
     #[param(rename = "X-User-Id", pattern = "^[1-9][0-9]{0,18}$", nullable = false)]
     user_id: Option<String>,
@@ -126,7 +126,7 @@ pub(super) struct UserHeader {
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "names a header for the documentation")]
 pub(super) struct PassHeader {
-    /// The pass, as `entryToken` gave it. Where passes also travel in cookies the header wins.
+    /// The pass, as `entryToken` gave it. If passes also come in cookies, the header wins.
     #[param(rename = "X-Entry-Token", nullable = false)]
     entry_token: Option<String>,
 }
@@ -136,28 +136,28 @@ pub(super) struct PassHeader {
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "names a header for the documentation")]
 pub(super) struct OperatorHeader {
-    /// Who makes the change, for the audit: 1 to 100 visible characters; `admin` if not given.
+    /// Who makes the change, for the audit: 1 to 100 visible characters; default `admin`.
     #[param(rename = "X-Operator", max_length = 100, pattern = "^[ -~]*[!-~][ -~]*$", nullable = false)]
     operator: Option<String>,
 }
 
-/// What an operator sets.
+/// The rule that an operator sets.
 #[derive(ToSchema)]
 #[schema(as = FlagChange, rename_all = "camelCase")]
 #[expect(dead_code, reason = "names the fields of a flag rule for the documentation")]
 pub(super) struct FlagChangeBody {
     /// The switch.
     enabled: bool,
-    /// The share of people it is on for, besides `users`.
+    /// The percentage of people for whom it is on, besides `users`.
     #[schema(minimum = 0, maximum = 100, default = 100, nullable = false)]
     rollout_percent: Option<u8>,
-    /// The targets it is on for, `limited-drop/42`; none: all.
+    /// The targets for which it is on, `limited-drop/42`; none: all.
     #[schema(schema_with = targets, required = false)]
     targets: Option<Vec<String>>,
-    /// The people it is on for whatever the share.
+    /// The people for whom it is on, whatever the percentage.
     #[schema(schema_with = users, required = false)]
     users: Option<Vec<String>>,
-    /// Why, for the audit: not blank.
+    /// The reason, for the audit: not blank.
     #[schema(min_length = 1, max_length = 500, pattern = "\\S")]
     reason: String,
 }
@@ -179,21 +179,21 @@ fn list_of(pattern: &str) -> ArrayBuilder {
 #[schema(as = FlagRule, rename_all = "camelCase")]
 #[expect(dead_code, reason = "names the fields of a flag rule for the documentation")]
 pub(super) struct FlagRuleBody {
-    /// Counts the changes; 0: none was ever made.
+    /// The number of changes; 0: there was none.
     version: u64,
-    /// When, milliseconds since the epoch.
+    /// The time of the last change, milliseconds since the epoch.
     #[schema(required)]
     updated_at_ms: Option<u64>,
     /// The switch.
     enabled: bool,
-    /// The share of people it is on for, besides `users`.
+    /// The percentage of people for whom it is on, besides `users`.
     #[schema(minimum = 0, maximum = 100)]
     rollout_percent: u8,
-    /// The targets it is on for; none: all.
+    /// The targets for which it is on; none: all.
     targets: Vec<String>,
-    /// The people it is on for whatever the share.
+    /// The people for whom it is on, whatever the percentage.
     users: Vec<String>,
-    /// Why.
+    /// The reason of the last change.
     reason: String,
 }
 
@@ -202,9 +202,9 @@ pub(super) struct FlagRuleBody {
 #[schema(as = FlagAuditEntry, rename_all = "camelCase")]
 #[expect(dead_code, reason = "names the fields of an audit entry for the documentation")]
 pub(super) struct AuditEntryBody {
-    /// The operator; `restore` where a replica wrote a lost rule back.
+    /// The operator; `restore` if a replica wrote a lost rule back.
     who: String,
-    /// When, milliseconds since the epoch.
+    /// The time, milliseconds since the epoch.
     at_ms: u64,
     /// The rule before; null: there was none.
     #[schema(required, value_type = Option<Object>)]
@@ -227,10 +227,10 @@ pub(super) struct SettlementBody {
     /// Who bought, as `X-Virtual-Queue-User` gave it.
     #[schema(pattern = "^[1-9][0-9]{0,18}$")]
     user_id: String,
-    /// As `X-Virtual-Queue-Claim` gave it. Null or not there where the route needs no pass.
+    /// As `X-Virtual-Queue-Claim` gave it. Null or missing if the route needs no pass.
     #[schema(pattern = "^[1-9][0-9]{0,10}-[0-9a-f]{32}$")]
     claim: Option<String>,
-    /// `spent`: the pass has bought. `given_back`: it works again.
+    /// `spent`: the pass has bought. `given_back`: the pass works again.
     outcome: Outcome,
 }
 
@@ -239,18 +239,18 @@ pub(super) struct SettlementBody {
 #[schema(as = Problem)]
 #[expect(dead_code, reason = "names the fields of every error for the documentation")]
 pub(super) struct ProblemBody {
-    /// `about:blank`: the status says what kind of problem it is, the code which one.
+    /// `about:blank`: the status says the kind of problem, the code says which one.
     r#type: String,
     /// The status in words.
     title: String,
     /// The HTTP status.
     status: u16,
-    /// Which problem, for machines: `QUEUE_FULL`.
+    /// The problem, for programs: `QUEUE_FULL`.
     code: String,
-    /// With `QUEUE_BYPASS_DENIED`: why.
+    /// The reason, with `QUEUE_BYPASS_DENIED`.
     #[schema(nullable = false)]
     reason: Option<Reason>,
-    /// Which problem, for people. What buyers see is Korean, or English where `Accept-Language` prefers it;
+    /// The problem, for people. Texts for buyers are Korean, or English if `Accept-Language` prefers it;
     /// `Content-Language` says which.
     detail: String,
 }
@@ -274,7 +274,7 @@ pub(super) struct ProblemBody {
 )]
 struct Api;
 
-/// Every answer of 400 and above has the same form, and every 429 and 503 says when to try again.
+/// Every answer of 400 and above has the same form, and every 429 and 503 has `Retry-After`.
 struct EveryErrorIsAProblem;
 
 impl Modify for EveryErrorIsAProblem {
@@ -301,7 +301,7 @@ impl Modify for EveryErrorIsAProblem {
     }
 }
 
-/// How operators, and the shop, prove who they are.
+/// The tokens of operators and of the shop.
 struct Tokens;
 
 impl Modify for Tokens {

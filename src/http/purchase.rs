@@ -1,6 +1,6 @@
-//! The purchase routes as buyers' apps see them, and what stands there while there is no shop.
+//! The purchase routes as buyers' apps see them, and the answer if there is no shop.
 //!
-//! Here: their description, and an answer in place of a shop. Not here: the gate before them ([`crate::gate`]).
+//! Here: their description, and that answer. Not here: the gate in front of them ([`crate::gate`]).
 
 use actix_web::{HttpResponse, web};
 
@@ -10,14 +10,14 @@ use super::{
     routes::{ORDERS, SEATS, TICKETS, at},
 };
 
-/// The purchase routes where there is neither an upstream nor the demo shop: 503.
+/// The purchase routes without an upstream and without the demo shop: 503.
 pub fn no_shop_routes(cfg: &mut web::ServiceConfig) {
     cfg.service(at(&ORDERS).route(web::post().to(order)))
         .service(at(&SEATS).route(web::post().to(select_seats)))
         .service(at(&TICKETS).route(web::post().to(buy_tickets)));
 }
 
-/// Buy from a limited drop. Needs the pass while the queue is on for this person, and is the shop's otherwise.
+/// Buy from a limited drop. Needs the pass while the queue is on for this person; otherwise the shop decides alone.
 #[utoipa::path(
     post, path = "/limited-drops/{dropId}/orders", operation_id = "order", tag = "purchase",
     params(("dropId" = String, Path, description = "The drop."), UserHeader, PassHeader),
@@ -36,8 +36,8 @@ async fn order() -> Result<HttpResponse, ApiError> {
     Err(ApiError::NoShop)
 }
 
-/// Select seats of an event. Needs the pass while the queue is on for this person, and is the shop's otherwise. The pass
-/// may be used again, to change seats or to add some, until it ends or tickets are bought.
+/// Select seats of an event. Needs the pass while the queue is on for this person; otherwise the shop decides alone.
+/// The pass may be used again, to change or add seats, until it expires or tickets are bought.
 #[utoipa::path(
     post, path = "/events/{id}/seats/select", operation_id = "selectSeats", tag = "purchase",
     params(("id" = String, Path, description = "The event."), UserHeader, PassHeader),
@@ -49,15 +49,15 @@ async fn order() -> Result<HttpResponse, ApiError> {
         (status = 409, description = "`PASS_IN_USE`: another purchase with this pass is under way."),
         (status = 502, description = "`UPSTREAM_UNREACHABLE`, `UPSTREAM_FAILED`: the shop gave no answer."),
         (status = 503, description = "`OVERLOADED`, `IDENTITY_UNAVAILABLE`, `NO_SHOP`"),
-        (status = 504, description = "`UPSTREAM_TIMEOUT`: the shop took too long; the pass stays claimed."),
+        (status = 504, description = "`UPSTREAM_TIMEOUT`: the shop took too long; the pass may be used again."),
     )
 )]
 async fn select_seats() -> Result<HttpResponse, ApiError> {
     Err(ApiError::NoShop)
 }
 
-/// Buy the seats one holds. Needs no pass: the lock on the seats is the right to go on (TDD OQ3). Uses up the pass of this
-/// person for this event while the queue is on for them.
+/// Buy the seats that one holds. Needs no pass: the lock on the seats permits it (TDD OQ3). Spends this person's pass
+/// for this event while the queue is on for them.
 #[utoipa::path(
     post, path = "/events/{id}/tickets", operation_id = "buyTickets", tag = "purchase",
     params(("id" = String, Path, description = "The event."), UserHeader),

@@ -1,4 +1,4 @@
-//! The queue's API: enter, poll, leave, stats (TDD: FE/외부 계약; DESIGN 4).
+//! The queue's API: enter, poll, leave, stats (TDD: FE/외부 계약; `docs/design.md`).
 //!
 //! Here: from a request to the service and from its answer to a response. Not here: any decision about a queue.
 

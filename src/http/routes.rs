@@ -1,16 +1,16 @@
-//! The routes: one table says what is where and which methods it takes.
+//! The routes: one table of paths and their methods.
 
 use actix_web::{HttpRequest, HttpResponse, Resource, Route, guard, web};
 
 use super::{admin, error::ApiError, health, openapi, queue, verify};
 
-/// A path with its parameters as names, and the methods it takes. Carried by each resource as application data, so
-/// that metrics, spans and `Allow` find it without looking anything up or building a string.
+/// A path with named parameters, and its methods. Each resource carries it as application data, so that metrics, spans
+/// and `Allow` need no lookup and build no string.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RouteTemplate {
     /// `/virtual-queues/{type}/{targetId}/stats`.
     pub path: &'static str,
-    /// As `Allow` lists them; `HEAD` stands where `GET` does.
+    /// The methods as in `Allow`; every `GET` also allows `HEAD`.
     pub allow: &'static str,
 }
 
@@ -32,18 +32,18 @@ pub(super) static ORDERS: RouteTemplate = RouteTemplate { path: "/limited-drops/
 pub(super) static SEATS: RouteTemplate = RouteTemplate { path: "/events/{id}/seats/select", allow: "POST" };
 pub(super) static TICKETS: RouteTemplate = RouteTemplate { path: "/events/{id}/tickets", allow: "POST" };
 
-/// Everything else under our own prefix: nothing of it is the shop's.
+/// All other paths under our own prefix: none of them is the shop's.
 const ELSE_OF_QUEUES: &str = "/virtual-queues{path:(/.*)?}";
 
-/// What is no route of ours: a path is never a label.
+/// For all other routes: a path is never a label.
 pub static UNMATCHED: RouteTemplate = RouteTemplate { path: "unmatched", allow: "" };
 
 pub(super) static VERIFY: RouteTemplate = RouteTemplate { path: "/gate/verify", allow: "GET, HEAD" };
-/// Takes every method: it is the original one. Not described for machines: only Envoy calls it.
+/// Takes every method, because it is the original request's. Not in the description: only Envoy calls it.
 static VERIFY_PATH: RouteTemplate = RouteTemplate { path: "/gate/verify{path:.*}", allow: "" };
 pub(super) static SETTLE: RouteTemplate = RouteTemplate { path: "/gate/settle", allow: "POST" };
 
-/// Every route, for the tests that hold the description and the methods to them.
+/// Every route, for the tests of the description and of the methods.
 #[cfg(test)]
 pub(super) static ALL: [&RouteTemplate; 14] = [
     &ENTRIES,
@@ -62,7 +62,7 @@ pub(super) static ALL: [&RouteTemplate; 14] = [
     &SETTLE,
 ];
 
-/// What buyers and their apps call, and its description.
+/// For buyers and their apps, with the description.
 pub fn queue_routes(cfg: &mut web::ServiceConfig) {
     cfg.service(at(&ENTRIES).route(web::post().to(queue::enter)))
         .service(at(&ENTRY).route(read().to(queue::poll)).route(web::delete().to(queue::leave)))
@@ -71,15 +71,15 @@ pub fn queue_routes(cfg: &mut web::ServiceConfig) {
         .service(web::resource(ELSE_OF_QUEUES).app_data(&UNMATCHED).to(not_found));
 }
 
-/// What a proxy before the shop, and the shop, call. Without `gate.settle_token` there is nothing to settle.
+/// For the proxy in front of the shop, and for the shop. Without `gate.settle_token` settling does not exist.
 pub fn forward_auth_routes(cfg: &mut web::ServiceConfig) {
     cfg.service(at(&VERIFY).route(read().to(verify::verify)))
         .service(web::resource(VERIFY_PATH.path).app_data(&VERIFY_PATH).to(verify::verify_path))
         .service(at(&SETTLE).guard(guard::fn_guard(verify::shop_settles)).route(web::post().to(verify::settle)));
 }
 
-/// What operators and their machines call; on `server.management_port` if that is set, else beside the queue.
-/// Without `admin.token` the admin routes are as if they were not there.
+/// For operators and their machines; on `server.management_port` if set, else on the queue's port. Without
+/// `admin.token` the admin routes do not exist.
 pub fn management_routes(cfg: &mut web::ServiceConfig) {
     cfg.service(at(&METRICS).route(read().to(health::metrics)))
         .service(at(&LIVE).route(read().to(health::live)))
@@ -93,7 +93,7 @@ pub fn management_routes(cfg: &mut web::ServiceConfig) {
         .service(at(&FLAG_AUDIT).guard(guard::fn_guard(admin::exists)).route(read().to(admin::audit)));
 }
 
-/// The answer where nothing is: for `App::default_service`.
+/// The answer for unknown paths, for `App::default_service`.
 ///
 /// # Errors
 /// Always [`ApiError::NotFound`].
@@ -110,7 +110,7 @@ pub(super) fn at(template: &'static RouteTemplate) -> Resource {
     web::resource(template.path).app_data(template).default_service(web::to(method_not_allowed))
 }
 
-/// `HEAD` works where `GET` does; the server leaves out the body.
+/// `HEAD` works like `GET`; the server leaves out the body.
 fn read() -> Route {
     web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
 }

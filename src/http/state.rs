@@ -11,17 +11,17 @@ use crate::{
     service::VirtualQueueService,
 };
 
-/// What the handlers share: one a process, behind `web::Data`.
+/// What the handlers share: one for each process, in `web::Data`.
 pub struct HttpState {
     /// Enter, status, leave, stats.
     pub service: Arc<VirtualQueueService>,
-    /// Decides for proxies as it does for the purchase routes.
+    /// Decides for proxies as for the purchase routes.
     pub gate: EntryTokenGate,
     /// The rule in force, for the operator's API.
     pub flags: Arc<FeatureFlags>,
-    /// How buyers are known.
+    /// How buyers are identified.
     pub identity: Identify,
-    /// How often one address may enter (`rate_limit`); none: as often as it likes.
+    /// How often one address may enter (`rate_limit`); `None`: no limit.
     pub enter_limit: Option<EnterLimit>,
     /// Where answers are counted.
     pub metrics: Arc<Metrics>,
@@ -29,29 +29,29 @@ pub struct HttpState {
     pub clock: StoreClock,
     /// Whether the process takes requests.
     pub lifecycle: Arc<Lifecycle>,
-    /// What the configuration says about HTTP.
+    /// The HTTP part of the configuration.
     pub options: HttpOptions,
 }
 
-/// What the configuration says about HTTP.
+/// The HTTP part of the configuration.
 #[derive(Debug)]
 pub struct HttpOptions {
-    /// False: the queue of limited drops is 404 (`limited_drop.enabled`).
+    /// False: limited drops answer 404 (`limited_drop.enabled`).
     pub limited_drops: bool,
-    /// The pass also travels in a cookie (`token.cookie`).
+    /// The pass also comes in a cookie (`token.cookie`).
     pub cookie: bool,
-    /// None: the admin API does not exist (`admin.token`).
+    /// `None`: the admin API does not exist (`admin.token`).
     pub admin: Option<BearerKey>,
-    /// None: shops do not settle (`gate.settle_token`).
+    /// `None`: shops do not settle (`gate.settle_token`).
     pub settle: Option<BearerKey>,
-    /// Which pages may call from a browser; none: only those of the same origin (`cors.allowed_origins`).
+    /// Which pages may call from a browser; `None`: only pages of the same origin (`cors.allowed_origins`).
     pub cors: Option<Cors>,
-    /// Which routes there are, for the description.
+    /// Which routes exist, for the description.
     pub served: Served,
 }
 
 impl HttpOptions {
-    /// As configured.
+    /// From the configuration.
     pub fn from_config(config: &Config) -> Self {
         Self {
             limited_drops: config.limited_drop.enabled,
@@ -64,7 +64,7 @@ impl HttpOptions {
     }
 }
 
-/// Whether the process takes requests: starting, then serving, then draining, and never back.
+/// Whether the process takes requests: first starting, then serving, then draining. It never goes back.
 #[derive(Debug, Default)]
 pub struct Lifecycle(AtomicU8);
 
@@ -72,22 +72,22 @@ const SERVING: u8 = 1;
 const DRAINING: u8 = 2;
 
 impl Lifecycle {
-    /// Starting.
+    /// In the state starting.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Starting is over. Without effect once draining has begun.
+    /// Starting is over. No effect once draining has begun.
     pub fn serving(&self) {
         self.0.fetch_max(SERVING, Ordering::Release);
     }
 
-    /// The end has begun: balancers should send nobody here any more.
+    /// Shutdown has begun: load balancers should send no more requests.
     pub fn draining(&self) {
         self.0.fetch_max(DRAINING, Ordering::Release);
     }
 
-    /// Whether requests are welcome.
+    /// Whether the process takes requests.
     pub fn is_serving(&self) -> bool {
         self.0.load(Ordering::Acquire) == SERVING
     }

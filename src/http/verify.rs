@@ -1,7 +1,7 @@
-//! Forward auth for proxies before the shop (DESIGN 1; `docs/integrations/forward-auth.md`).
+//! Forward auth for proxies in front of the shop (`docs/integrations/forward-auth.md`).
 //!
-//! Here: which request a proxy asks about (`verify/original.rs`), the verdict as proxies understand it, and how a shop
-//! tells what became of it. Not here: the verdict itself, that is [`crate::gate`]'s.
+//! Here: which request a proxy asks about (`verify/original.rs`), the verdict in the form that proxies understand, and
+//! how a shop settles. Not here: the verdict itself ([`crate::gate`]).
 
 mod original;
 
@@ -39,12 +39,12 @@ const CLAIM: HeaderName = HeaderName::from_static("x-virtual-queue-claim");
 const CODE: HeaderName = HeaderName::from_static("x-virtual-queue-code");
 const REASON: HeaderName = HeaderName::from_static("x-virtual-queue-reason");
 
-/// Room for a settlement, several times over.
+/// Several times the size of a settlement.
 const MAX_SETTLEMENT_BYTES: usize = 4096;
 
-/// Whether a request may go on to the shop; asked by a proxy, in the buyer's name. `X-Original-Method` and
-/// `X-Original-URI` (nginx) or `X-Original-URL` (ingress-nginx), or `X-Forwarded-Method` and `X-Forwarded-Uri` (Traefik,
-/// Caddy), name the request asked about.
+/// Whether a request may go to the shop. A proxy asks, for the buyer. `X-Original-Method` and `X-Original-URI` (nginx)
+/// or `X-Original-URL` (ingress-nginx), or `X-Forwarded-Method` and `X-Forwarded-Uri` (Traefik, Caddy), name the
+/// request asked about.
 #[utoipa::path(
     get, path = "/gate/verify", operation_id = "verify", tag = "gate",
     params(
@@ -72,10 +72,10 @@ pub(super) async fn verify(state: web::Data<HttpState>, request: HttpRequest) ->
     }
 }
 
-/// The same for Envoy, which appends the original path to this one, asks with the original method, and takes nothing but
-/// 200 for a yes. No header counts here.
+/// The same for Envoy: it appends the original path to this one, asks with the original method, and accepts only 200 as
+/// yes. No header names the request here.
 pub(super) async fn verify_path(state: web::Data<HttpState>, request: HttpRequest) -> HttpResponse {
-    // As it came: actix decodes what it hands over as a parameter.
+    // The raw path: actix decodes parameters.
     let tail = request.uri().path_and_query().and_then(|all| all.as_str().strip_prefix(VERIFY.path));
     match tail.ok_or(Unclear).and_then(|tail| Original::new(request.method().as_str().as_bytes(), tail.as_bytes())) {
         Ok(original) => answer(&state, &original, request.headers(), StatusCode::OK).await,
@@ -135,7 +135,7 @@ fn unclear() -> Problem {
     )
 }
 
-/// Whether there is anything to settle: without a token the route is as if it were not there.
+/// Whether settling exists: without a token the route answers as if it did not exist.
 pub(super) fn shop_settles(context: &GuardContext<'_>) -> bool {
     context.app_data::<web::Data<HttpState>>().is_some_and(|state| state.options.settle.is_some())
 }
@@ -156,9 +156,9 @@ enum OutcomeWord {
     GivenBack,
 }
 
-/// How a purchase that was let through ended; told by the shop. May be repeated. Spending also works late; giving back
-/// works while the pass is held. Of a purchase whose route needs no pass there is no claim: `spent` then spends every pass
-/// that this person has been given for the target until now, and there is nothing to give back.
+/// The shop reports how a granted purchase ended. May be repeated. `spent` also works late; `given_back` works while
+/// the pass is claimed. If the route needs no pass, there is no claim: `spent` then spends every pass that this person
+/// got for the target until now, and there is nothing to give back.
 #[utoipa::path(
     post, path = "/gate/settle", operation_id = "settle", tag = "gate",
     security(("settleToken" = [])),
@@ -190,8 +190,8 @@ pub(super) async fn settle(
     let user = state.identity.form().parse(&said.user_id).map_err(|_| ApiError::BadRequest)?;
     let claim: Option<ClaimHandle> =
         said.claim.map(|claim| claim.parse()).transpose().map_err(|_| ApiError::BadRequest)?;
-    // No pass of ours ends later, however long passes lived when it was given out. A later one would be believed: this
-    // person's next pass would have to outlive it.
+    // None of our passes expires later, whatever the lifetime was when it was given. A later expiry would be accepted,
+    // and this person's next pass would have to expire after it.
     let latest = state.clock.now_seconds().saturating_add(TokenConfig::LONGEST_TTL_S);
     if claim.as_ref().is_some_and(|claim| claim.expires_at() > latest) {
         return Err(ApiError::UnknownClaim);

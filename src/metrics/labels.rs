@@ -89,7 +89,7 @@ impl Operation {
 pub enum RestartCause {
     /// It was gone: a panic, or stopped.
     Gone,
-    /// Its last tick finished too long ago.
+    /// None of its calls has been answered for too long.
     Frozen,
     /// The directory was gone, and all actors were started again.
     Directory,

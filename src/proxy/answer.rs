@@ -28,11 +28,11 @@ use super::{
     pool::{Connection, Pool},
 };
 
-/// Put into a response's extensions: it is the shop's own, and nobody adds a header to it.
+/// Put into a response's extensions: the answer is the shop's own, and we add no header to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FromShop;
 
-/// What a body ends with when the shop does not end it.
+/// The error that ends a body if the shop does not end it.
 #[derive(Debug, thiserror::Error)]
 enum CutAnswer {
     #[error("the shop's answer ended early: {0}")]
@@ -41,11 +41,12 @@ enum CutAnswer {
     Silent,
 }
 
-/// What becomes of the connection when the answer has been read to its end. Before, it is closed.
+/// What happens to the connection after the answer has been read to its end. Until then, dropping this closes the
+/// connection.
 pub(super) enum Afterwards {
-    /// It may be used again.
+    /// Keep it for another request.
     Keep(Rc<Pool>, Connection),
-    /// It is closed when the rest of the request has been sent, or after this time.
+    /// Close it when the rest of the request has been sent, or after this time.
     Finish(Connection, Duration),
 }
 
@@ -58,8 +59,8 @@ impl Afterwards {
     }
 }
 
-/// Makes our answer of the shop's: status, headers and body as they are. It ends no sooner than the `upload`: after an
-/// answer's end the server reads no more of the request.
+/// Makes our answer from the shop's: same status, headers and body. It ends only after the `upload`: once an answer has
+/// ended, the server reads no more of the request.
 pub(super) async fn answer(
     shops: Response<Incoming>,
     method: &Method,
@@ -71,7 +72,7 @@ pub(super) async fn answer(
     let (head, body) = shops.into_parts();
     let status = StatusCode::from_u16(head.status.as_u16()).expect("both types allow 100 to 999");
     let size = if *method == Method::HEAD {
-        // The length that a GET would have, and no body.
+        // The length that GET would have; no body follows.
         let length = head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.trim().parse().ok());
         match length {
             Some(length) => BodySize::Sized(length),
@@ -86,7 +87,7 @@ pub(super) async fn answer(
     let mut upload: LocalBoxFuture<'static, ()> = Box::pin(upload);
     let mut afterwards = Some(afterwards);
     if matches!(size, BodySize::None | BodySize::Sized(0)) {
-        // Where there is no body, the head is the end.
+        // Without a body the answer ends with its head.
         upload.await;
         upload = Box::pin(ready(()));
         afterwards.take().into_iter().for_each(Afterwards::happens);
@@ -100,7 +101,7 @@ pub(super) async fn answer(
         ours.reason = Some("");
     }
     if size == BodySize::Stream && version < Version::HTTP_11 {
-        // HTTP/1.0 knows no chunks: the end of the connection is the end of the body.
+        // HTTP/1.0 has no chunks: the end of the connection ends the body.
         ours.no_chunking(true);
         ours.set_connection_type(ConnectionType::Close);
     }
@@ -108,16 +109,17 @@ pub(super) async fn answer(
     answer
 }
 
-/// The shop's body, a piece at a time. One that is cut short cuts our answer short, too: the client must see it.
+/// The shop's body, one piece at a time. If it is cut short, our answer is cut short as well, so that the client
+/// notices.
 struct ShopBody {
-    /// Until it has ended.
+    /// Until the body has ended.
     body: Option<Incoming>,
     upload: LocalBoxFuture<'static, ()>,
-    /// Until then.
+    /// Until the body and the upload have ended.
     afterwards: Option<Afterwards>,
     size: BodySize,
     longest_silence: Duration,
-    /// Since the last piece, once there was anything to wait for.
+    /// Started when no piece was ready; reset by the next piece.
     silence: Option<Pin<Box<Sleep>>>,
 }
 
@@ -139,7 +141,7 @@ impl MessageBody for ShopBody {
             match Pin::new(body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     this.silence = None;
-                    // Trailers end here.
+                    // Trailers are not forwarded.
                     if let Ok(piece) = frame.into_data() {
                         return Poll::Ready(Some(Ok(piece)));
                     }
@@ -174,7 +176,7 @@ mod tests {
     use super::*;
     use crate::proxy::{connect::Connector, upload::RequestBody};
 
-    /// What becomes of an answer that begins like this and then stands still.
+    /// Our answer to a shop that sends `begins` and then nothing more.
     async fn standing_still(begins: &'static str) -> HttpResponse {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -182,7 +184,7 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.read(&mut [0; 1024]).unwrap();
             stream.write_all(begins.as_bytes()).unwrap();
-            // Until the other side has gone.
+            // Until the other side closes.
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let second = Duration::from_secs(1);

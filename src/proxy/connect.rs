@@ -1,4 +1,4 @@
-//! A new connection to the shop, within one limit that counts everything: looking up the name, and each address tried.
+//! Makes a new connection to the shop. One limit covers everything: looking up the name and trying each address.
 
 use std::{
     cell::RefCell,
@@ -14,11 +14,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// How long the addresses of a name are used before it is looked up again. Many requests make a connection of their own,
-/// and a name server should not hear of each.
+/// How long the addresses of a name are used before the next lookup. Many requests make a connection of their own, and
+/// the name server should not be asked each time.
 const ADDRESSES_KEPT: Duration = Duration::from_secs(5);
 
-/// The port of `http://` where none is named.
+/// The port of an `http://` URL that names none.
 const HTTP_PORT: u16 = 80;
 
 /// Connects to the shop.
@@ -26,12 +26,12 @@ pub(super) struct Connector {
     host: String,
     port: u16,
     limit: Duration,
-    /// What the name stood for when it was last looked up.
+    /// The result of the last lookup, and its time.
     known: RefCell<Option<(Instant, Vec<SocketAddr>)>>,
 }
 
 impl Connector {
-    /// Connects to `shop`, each time within `limit`.
+    /// Connects to `shop`; each call takes at most `limit`.
     pub(super) fn new(shop: &Authority, limit: Duration) -> Self {
         let host = shop.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         Self { host, port: shop.port_u16().unwrap_or(HTTP_PORT), limit, known: RefCell::default() }
@@ -57,15 +57,15 @@ impl Connector {
         {
             return Ok(connected);
         }
-        // Not known, or the shop has moved.
+        // The addresses are unknown, or the shop has moved.
         let addresses = look_up().await?;
         self.known.replace(Some((Instant::now(), addresses.clone())));
         first_of(&addresses, self.limit).await
     }
 }
 
-/// Connects to the first address that answers. Each gets its share of the time: one that is silent must not use up what
-/// another needs.
+/// Connects to the first address that answers. Each gets an equal share of the time: an address that does not answer
+/// must not use up the time of the others.
 async fn first_of(addresses: &[SocketAddr], limit: Duration) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name of the shop has no address");
     let share = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
@@ -101,7 +101,7 @@ mod tests {
     #[tokio::test]
     async fn a_name_that_nobody_looks_up_is_no_connection() {
         let connector = to("shop:80", Duration::from_millis(10));
-        // As where no name server answers.
+        // As if no name server answered.
         let connected = timeout(connector.limit, connector.connect_with(pending)).await;
         assert!(connected.is_err(), "nothing ends it but the limit of all");
         assert_eq!(to("[::1]:81", LIMIT).host, "::1");

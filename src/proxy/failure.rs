@@ -1,4 +1,4 @@
-//! Why the shop's answer is not there, and what the client is told instead.
+//! Why there is no answer from the shop, and what the client gets instead.
 
 use std::{error::Error, iter::successors};
 
@@ -9,20 +9,20 @@ use crate::{
     problem::{Detail, Language, Problem},
 };
 
-/// An error and all that led to it, for the log: the outermost of a client's errors says next to nothing.
+/// An error and all its causes, for the log: the outermost of hyper's errors says very little.
 pub(super) fn causes(error: &dyn Error) -> String {
     let causes: Vec<String> = successors(Some(error), |&error| error.source()).map(ToString::to_string).collect();
     causes.join(": ")
 }
 
-/// Every way in which a request ends without the shop's answer.
+/// Every reason why a request ends without the shop's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
     /// No connection to the shop: nothing was sent.
     Unreachable,
     /// The connection ended.
     Broken,
-    /// What came is no answer.
+    /// The shop's answer is not readable HTTP.
     NoHttp,
     /// The shop took too long.
     TooLate,
@@ -32,14 +32,14 @@ pub(super) enum Failure {
     BodyTooSlow,
     /// The client's body is longer than `upstream.max_body_bytes`.
     BodyTooLong {
-        /// The shop may have got the beginning.
+        /// The shop may have received the beginning.
         sent: bool,
     },
-    /// The client wants another protocol.
+    /// The client asks for another protocol.
     Upgrade,
-    /// It has been here before.
+    /// The request has passed this gateway before.
     Loop,
-    /// It can be read in two ways.
+    /// The request can be read in two ways.
     Ambiguous(&'static str),
 }
 
@@ -107,7 +107,7 @@ impl Failure {
         }
     }
 
-    /// Whether the shop may have got the request, or a part of it.
+    /// Whether the shop may have received all or a part of the request.
     const fn may_have_been_sent(self) -> bool {
         match self {
             Self::Broken | Self::NoHttp | Self::TooLate | Self::BodyCutShort | Self::BodyTooSlow => true,
@@ -116,7 +116,7 @@ impl Failure {
         }
     }
 
-    /// Whether it is not certain where the client's next request begins.
+    /// Whether it is unclear where the client's next request begins.
     const fn ends_connection(self) -> bool {
         match self {
             Self::BodyCutShort | Self::BodyTooSlow | Self::BodyTooLong { .. } | Self::Upgrade | Self::Ambiguous(_) => {
@@ -126,18 +126,18 @@ impl Failure {
         }
     }
 
-    /// The answer, where no status of the shop has been read.
+    /// The answer, if the shop's status has not been read.
     pub(super) fn into_response(self) -> HttpResponse {
         Failed::from(self).into_response()
     }
 }
 
-/// How a request ended without an answer that can be handed on.
+/// How a request ended if there is no answer to forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Failed {
     /// What went wrong.
     pub(super) failure: Failure,
-    /// What the shop decided: the status line was read, and what came after it not.
+    /// The shop's status, if the status line was read.
     pub(super) shops_status: Option<StatusCode>,
 }
 
@@ -148,7 +148,8 @@ impl From<Failure> for Failed {
 }
 
 impl Failed {
-    /// The answer. It tells the gate what the shop decided; or, after a request that may have been sent, that nobody knows.
+    /// The answer. It tells the gate the shop's status, or that the result is unknown if the request may have been
+    /// sent.
     pub(super) fn into_response(self) -> HttpResponse {
         let Self { failure, shops_status } = self;
         let mut problem = failure.problem();

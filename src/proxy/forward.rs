@@ -1,4 +1,4 @@
-//! One request to the shop and its answer back.
+//! One request to the shop, and its answer back.
 
 use std::{rc::Rc, time::Duration};
 
@@ -28,10 +28,10 @@ use crate::{
     gate::Purchase,
 };
 
-/// How long a shop may be silent in the middle of an answer.
+/// How long a shop may send nothing in the middle of an answer.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
-/// What the gateway needs to know. The same for all workers.
+/// The gateway's settings, the same for all workers.
 #[derive(Debug, Clone)]
 pub struct ProxySettings {
     shop: Authority,
@@ -44,7 +44,7 @@ pub struct ProxySettings {
 }
 
 impl ProxySettings {
-    /// The gateway to the shop at `url`. `pass_cookies`: passes may come in cookies, which the shop does not get.
+    /// The gateway to the shop at `url`. `pass_cookies`: passes may come in cookies; they are removed before the shop.
     pub fn new(url: &UpstreamUrl, upstream: &UpstreamConfig, pass_cookies: bool) -> Self {
         let shop = url.authority().clone();
         let host = match upstream.host_header {
@@ -69,18 +69,18 @@ pub struct Proxy {
     pool: Rc<Pool>,
 }
 
-/// One request as the shop gets it, as often as it may be sent.
+/// One request in the form the shop gets; it may be sent more than once.
 struct Call<'a> {
     proxy: &'a Proxy,
     request: &'a HttpRequest,
     target: Uri,
     chunked: bool,
-    /// By when the answer must have begun; none: it may take as long as it moves.
+    /// The answer must have begun by then; `None`: no limit while the body moves.
     until: Option<Instant>,
 }
 
 impl Proxy {
-    /// A gateway without connections yet.
+    /// A gateway that has no connections yet.
     pub fn new(settings: ProxySettings) -> Self {
         let pool = Rc::new(Pool::new(Connector::new(&settings.shop, settings.connect)));
         Self { settings, pool }
@@ -102,7 +102,7 @@ impl Proxy {
         let has_body = chunked || length.is_some_and(|length| length > 0);
         let purchase = request.extensions().get::<Purchase>().is_some();
         let whole = self.settings.whole;
-        // A claim holds no longer: whatever the client does, the purchase must have ended by then.
+        // The claim holds no longer: the purchase must have ended by then, whatever the client does.
         let until = purchase.then(|| Instant::now() + whole);
         let call = Call { proxy: self, request, target: self.target(request)?, chunked, until };
         if !purchase && !has_body && is_safe(request.method()) {
@@ -116,7 +116,7 @@ impl Proxy {
             RequestBody::none()
         };
         let (shops, connection) = call.once(body, &upload, has_body).await?;
-        // A purchase is settled when the shop has answered, and no upload may put that off beyond its claim.
+        // A purchase is settled when the shop has answered. An upload must not delay that beyond the claim.
         let rest = async move {
             if !purchase {
                 upload.ended(whole).await;
@@ -130,7 +130,7 @@ impl Proxy {
         Ok(answer(shops, request.method(), request.version(), LONGEST_SILENCE, rest, afterwards).await)
     }
 
-    /// Where the shop gets it: path and query exactly as they came.
+    /// The target for the shop: path and query exactly as received.
     fn target(&self, request: &HttpRequest) -> Result<Uri, Failure> {
         const ODD: Failure = Failure::Ambiguous("the target of the request is no path");
         let asked = request.uri().path_and_query().ok_or(ODD)?.as_str();
@@ -143,8 +143,8 @@ impl Proxy {
 }
 
 impl Call<'_> {
-    /// On a kept connection, if there is one. Where the shop ends it without an answer, once more on a new one: it can do no
-    /// harm.
+    /// Sends the request on a kept connection, if there is one. If the shop ends it without an answer, sends it again
+    /// on a new one: that is safe for these requests.
     async fn repeatable(&self) -> Result<(Response<Incoming>, Connection), Failed> {
         let (body, upload) = RequestBody::none();
         let connection = match self.proxy.pool.take() {
@@ -160,7 +160,8 @@ impl Call<'_> {
         }
     }
 
-    /// On a connection that is not about to be closed: one used a moment ago, or a new one.
+    /// Sends the request once, on a connection that the shop is not about to close: one used a moment ago, or a new
+    /// one.
     async fn once(
         &self,
         body: RequestBody,
@@ -200,7 +201,7 @@ impl Call<'_> {
         } else if !headers.contains_key(HOST)
             && let Ok(host) = HeaderValue::from_str(settings.shop.as_str())
         {
-            // HTTP/1.0 needs none, and HTTP/1.1 does.
+            // HTTP/1.1 needs a Host; HTTP/1.0 does not.
             headers.insert(HOST, host);
         }
         if ends_connection {
@@ -209,8 +210,8 @@ impl Call<'_> {
         Ok(shops)
     }
 
-    /// Sends it and waits for the answer's head, as long as the body moves, and then as long as the shop may think. A status
-    /// that has been read is told, whatever becomes of the rest.
+    /// Sends the request and waits for the head of the answer: while the body moves, then for the time limit of the
+    /// shop. A failure carries the shop's status if it was read.
     async fn exchange(
         &self,
         mut connection: Connection,
@@ -260,9 +261,9 @@ impl Call<'_> {
     }
 }
 
-/// Why an answer cannot be handed on that is HTTP; `None`: it can.
+/// Why a valid HTTP answer cannot be forwarded; `None`: it can.
 fn unreadable(shops: &Response<Incoming>) -> Option<&'static str> {
-    // Nobody asked for another protocol.
+    // The request asked for no other protocol.
     if shops.status() == hyper::StatusCode::SWITCHING_PROTOCOLS {
         return Some("the shop switched to another protocol unasked");
     }
@@ -271,7 +272,7 @@ fn unreadable(shops: &Response<Incoming>) -> Option<&'static str> {
         let value = value.as_bytes().trim_ascii();
         value.eq_ignore_ascii_case(b"chunked") || value.eq_ignore_ascii_case(b"identity")
     };
-    // What else there is, a gateway would have to decode: nobody asked for it.
+    // The gateway would have to decode any other coding; the request asked for none.
     (!codings.by_ref().take(1).all(plain) || codings.next().is_some())
         .then_some("the shop's answer has a transfer coding that nobody asked for")
 }
@@ -293,13 +294,13 @@ fn failure_of(error: &hyper::Error, upload: &Upload) -> Failure {
     }
 }
 
-/// RFC 9110, section 9.2.1: methods that change nothing.
+/// Methods that change nothing (RFC 9110, section 9.2.1).
 fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// WebSocket, whose bytes have no place here; and tunnels. Other protocols are merely offered, and an offer may be
-/// declined in silence (RFC 9110, section 7.8).
+/// WebSocket and tunnels are not supported. Other upgrades are only offers, which a server may ignore (RFC 9110,
+/// section 7.8).
 fn asks_for_upgrade(request: &HttpRequest) -> bool {
     let is_websocket = |value: &header::HeaderValue| {
         let mut words = value.as_bytes().split(|byte| *byte == b',');
@@ -308,7 +309,7 @@ fn asks_for_upgrade(request: &HttpRequest) -> bool {
     *request.method() == Method::CONNECT || request.headers().get_all(header::UPGRADE).any(is_websocket)
 }
 
-/// The handler: for the default service of the scope that the gate stands before.
+/// The handler for the default service of the scope that the gate wraps.
 pub async fn forward(request: HttpRequest, payload: web::Payload, proxy: Data<Proxy>) -> HttpResponse {
     proxy.call(&request, payload).await.unwrap_or_else(Failed::into_response)
 }

@@ -1,52 +1,51 @@
-//! The head of the shop's answer as the HTTP library can read it.
+//! Reads the head of the shop's answer and repairs it for the HTTP library.
 //!
-//! A shop that has sold and answers 201 has sold, also where a line of its answer is malformed. The library reads the whole
-//! head or nothing, so what it would stumble over is mended first: control characters in values become spaces (RFC 9110,
-//! section 5.5), lines that are no header are left out, and so are the words behind the status. The status is known as
-//! soon as it has been read.
+//! A shop that answers 201 has sold, even if another line of its answer is malformed. The library reads the whole head
+//! or nothing, so the head is repaired first: control characters in values become spaces (RFC 9110, section 5.5), lines
+//! that are no header are left out, and so is the reason phrase. The status is known as soon as its line has been read.
 
 use std::io;
 
 use actix_web::web::{Bytes, BytesMut};
 
-/// A longer head is no answer.
+/// A longer head is an error.
 const MAX_HEAD: usize = 256 * 1024;
 
 /// Reads the heads of one answer: interim ones (103), then the final one.
 #[derive(Debug, Default)]
 pub(super) struct HeadReader {
-    /// The line that is not complete yet.
+    /// The incomplete line.
     line: Vec<u8>,
-    /// Complete lines, mended.
+    /// Complete lines, repaired.
     mended: BytesMut,
-    /// Of all lines of this head.
+    /// Bytes of this head so far.
     length: usize,
-    /// Of this head.
+    /// The status of this head.
     status: Option<u16>,
-    /// The lines after the first.
+    /// The first line has been read.
     in_headers: bool,
-    /// Whether the last header line was kept: one that continues it has the same fate.
+    /// Whether the last header line was kept. A line that continues it is kept or left out with it.
     kept: bool,
     /// A line was changed or left out.
     changed: bool,
 }
 
-/// A head that is complete.
+/// A complete head.
 #[derive(Debug)]
 pub(super) struct Head {
-    /// The lines, with the empty one that ends them.
+    /// The lines, with the empty line that ends them.
     pub(super) lines: Bytes,
     /// Whether another head follows.
     pub(super) is_interim: bool,
-    /// Whether a line was changed or left out: then nobody knows how the shop meant the answer to end.
+    /// Whether a line was changed or left out: then it is unclear where the shop's answer ends.
     pub(super) changed: bool,
 }
 
 impl HeadReader {
-    /// Takes bytes off the front of `from`, up to the end of a head.
+    /// Removes bytes from the front of `from`, up to the end of a head.
     ///
     /// # Errors
-    /// When the head is too long.
+    /// The head is too long.
     pub(super) fn read(&mut self, from: &mut &[u8]) -> io::Result<Option<Head>> {
         while !from.is_empty() {
             let end = from.iter().position(|byte| *byte == b'\n').map_or(from.len(), |at| at + 1);
@@ -72,7 +71,7 @@ impl HeadReader {
         Ok(None)
     }
 
-    /// The final status, as soon as it has been read: also where the head is not complete.
+    /// The final status, as soon as it has been read, even if the head is incomplete.
     pub(super) fn final_status(&self) -> Option<u16> {
         self.status.filter(|status| *status >= 200)
     }
@@ -80,7 +79,7 @@ impl HeadReader {
     fn end_line(&mut self, line: &[u8]) -> Option<Head> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match (self.in_headers, line) {
-            // Before an answer empty lines are passed over.
+            // Empty lines before an answer are ignored.
             (false, b"") => None,
             (false, line) => {
                 self.status_line(line);
@@ -109,7 +108,7 @@ impl HeadReader {
                 self.mended.extend_from_slice(version);
                 self.mended.extend_from_slice(format!(" {status} \r\n").as_bytes());
             }
-            // The library says what is wrong with it.
+            // Left unchanged: the library reports the error.
             _ => {
                 self.mended.extend_from_slice(line);
                 self.mended.extend_from_slice(b"\r\n");
@@ -138,7 +137,7 @@ impl HeadReader {
     }
 }
 
-/// The status in what there is of a status line: three digits after the version, and something after them.
+/// The status in a possibly incomplete status line: three digits after the version, followed by another character.
 fn status_in(line: &[u8]) -> Option<u16> {
     let start = line.iter().position(|byte| !matches!(byte, b'\r' | b'\n'))?;
     let rest = line[start..].strip_prefix(b"HTTP/")?;
@@ -149,7 +148,7 @@ fn status_in(line: &[u8]) -> Option<u16> {
     is_status.then(|| digits.iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0')))
 }
 
-/// RFC 9110, section 5.6.2.
+/// A token (RFC 9110, section 5.6.2).
 fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
 }
@@ -158,7 +157,7 @@ fn is_name(name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// What becomes of an answer, read in pieces of so many bytes: its heads, and the rest.
+    /// The heads of an answer that is read in pieces of `piece` bytes, and the rest.
     fn read(answer: &[u8], piece: usize) -> (Vec<Head>, Vec<u8>) {
         let (mut reader, mut heads, mut rest) = (HeadReader::default(), Vec::new(), Vec::new());
         for mut piece in answer.chunks(piece) {

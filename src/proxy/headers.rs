@@ -1,4 +1,4 @@
-//! Which headers go on, in either direction (RFC 9110, section 7.6).
+//! Which headers are forwarded, in both directions (RFC 9110, section 7.6).
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Headers about one connection alone, whether `Connection` names them or not.
+/// Headers about one connection, whether `Connection` names them or not.
 const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -30,18 +30,18 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// Whether a header ends here: by its nature, or because a `Connection` header names it.
+/// Whether a header is not forwarded: it is hop-by-hop, or a `Connection` header names it.
 fn ends_here(name: &str, named: &[String]) -> bool {
     HOP_BY_HOP.contains(&name) || named.iter().any(|other| other == name)
 }
 
-/// Whether a header of a request is for proxies. `Proxy` itself is for nobody: a shop that runs as a CGI program would
-/// take it for the proxy to call the world through ("httpoxy").
+/// Whether a request header is for proxies. `Proxy` is never forwarded: a shop that runs as a CGI program would use it
+/// as the proxy for its own requests ("httpoxy").
 fn is_for_proxies(name: &str) -> bool {
     name.strip_prefix("proxy").is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// What the `Connection` headers name, in lower case.
+/// The names in the `Connection` headers, in lower case.
 pub(super) fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     let mut named = Vec::new();
     for value in values {
@@ -51,8 +51,8 @@ pub(super) fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) ->
     named
 }
 
-/// The headers of a request as the shop gets them, all but `Host`: without what ends here and without passes, with where
-/// the request comes from.
+/// The request headers for the shop, except `Host`: hop-by-hop headers and passes are removed, and the request's origin
+/// is added.
 pub(super) fn to_shop(request: &HttpRequest, pass_cookies: bool, body_is_chunked: bool) -> HeaderMap {
     let theirs = request.headers();
     let named = named_by_connection(theirs.get_all(actix_header::CONNECTION).map(|value| value.as_bytes()));
@@ -78,7 +78,7 @@ pub(super) fn to_shop(request: &HttpRequest, pass_cookies: bool, body_is_chunked
     headers
 }
 
-/// Whether a request has been through a gateway like this one.
+/// Whether a request has already passed a gateway like this one.
 pub(super) fn was_here(headers: &ActixHeaders) -> bool {
     let ours = |value: &actix_header::HeaderValue| {
         let mut hops = value.as_bytes().split(|byte| *byte == b',');
@@ -87,7 +87,7 @@ pub(super) fn was_here(headers: &ActixHeaders) -> bool {
     headers.get_all(actix_header::VIA).any(ours)
 }
 
-/// `X-Forwarded-*`: our neighbour's address after those that are there; scheme and host unless somebody before us said.
+/// `X-Forwarded-*`: appends the peer's address; sets scheme and host only if they are missing.
 fn add_origin(headers: &mut HeaderMap, peer: Option<IpAddr>) {
     if let Some(peer) = peer {
         let mut chain: Vec<u8> = Vec::new();
@@ -110,7 +110,7 @@ fn add_origin(headers: &mut HeaderMap, peer: Option<IpAddr>) {
     }
 }
 
-/// The headers of an answer as the client gets them. Of the length the server speaks itself, `keep_length` aside.
+/// The answer's headers for the client. The server writes the length itself, unless `keep_length`.
 pub(super) fn to_client(shops: &HeaderMap, keep_length: bool, ours: &mut ActixHeaders) {
     let named = named_by_connection(shops.get_all(CONNECTION).iter().map(|value| value.as_bytes()));
     for (name, value) in shops {
@@ -125,7 +125,7 @@ pub(super) fn to_client(shops: &HeaderMap, keep_length: bool, ours: &mut ActixHe
     }
 }
 
-/// Both sides' types allow the same bytes, so nothing is ever left out.
+/// Both types allow the same bytes, so no header is lost.
 fn append(headers: &mut HeaderMap, name: &str, value: &[u8]) {
     if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
         headers.append(name, value);

@@ -1,11 +1,11 @@
-//! The gateway: everything that is no route of ours streams through to the shop and back (DESIGN 1 and 8).
+//! The gateway: every request that is not for our own routes streams to the shop and back (`docs/design.md`).
 //!
-//! Here: what of a request and of an answer goes on, byte for byte, and how long the shop may take. Not here: who may
-//! buy ([`crate::gate`], which stands before this), where it is mounted ([`crate::app`]).
+//! Here: what of a request and an answer is forwarded, byte for byte, and how long the shop may take. Not here: who may
+//! buy ([`crate::gate`], which runs before this), where it is mounted ([`crate::app`]).
 //!
-//! HTTP towards the shop is hyper's and not the one of actix's own client: that one takes an answer cut short for a whole
-//! one, an interim answer (103) for the final one, adds a `Date` to requests, and reads no answer before a body is sent.
-//! Which connection a request uses is decided here.
+//! The HTTP client for the shop is hyper, not actix's own client, which treats an answer cut short as complete and an
+//! interim answer (103) as the final one, adds a `Date` to requests, and reads no answer before the body is sent. This
+//! module chooses the connection for each request.
 
 mod answer;
 mod connect;

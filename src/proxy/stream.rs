@@ -16,20 +16,20 @@ use tokio::{
 
 use super::head::HeadReader;
 
-/// What one look at the socket takes while the head of an answer is read.
+/// Bytes per read from the socket while the head of an answer is read.
 const PIECE: usize = 2 * 1024;
 
-/// What has been seen of an answer, whether the library could read it or not.
+/// What was read of an answer, even if the library could not read it.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// While the head of an answer is awaited.
+    /// Present while the head of an answer is expected.
     head: RefCell<Option<HeadReader>>,
     status: Cell<Option<u16>>,
     changed: Cell<bool>,
 }
 
 impl Seen {
-    /// A request is about to be sent: what comes next is the head of its answer.
+    /// Call before a request is sent: the next bytes are the head of its answer.
     pub(super) fn expect_answer(&self) {
         self.head.replace(Some(HeadReader::default()));
         self.status.set(None);
@@ -40,7 +40,7 @@ impl Seen {
         self.status.get()
     }
 
-    /// Whether the shop ever sent a head that had to be changed: where its answers end is not certain.
+    /// Whether any head from the shop had to be changed: it is then unclear where its answers end.
     pub(super) fn changed(&self) -> bool {
         self.changed.get()
     }
@@ -50,9 +50,9 @@ impl Seen {
 pub(super) struct ShopStream {
     tcp: Rc<RefCell<TcpStream>>,
     seen: Rc<Seen>,
-    /// Read and mended, and not yet taken.
+    /// Bytes read and repaired, but not yet taken by the library.
     ready: BytesMut,
-    /// The shop takes nothing any more.
+    /// The shop reads no more.
     deaf: bool,
 }
 
@@ -61,7 +61,7 @@ impl ShopStream {
         Self { tcp, seen, ready: BytesMut::new(), deaf: false }
     }
 
-    /// Reads until a head is complete, or the shop says no more for now. `false`: it has ended.
+    /// Reads until a head is complete or no more bytes are there. `false`: the shop has closed.
     fn poll_head(&mut self, context: &mut Context<'_>, reader: &mut HeadReader) -> Poll<io::Result<bool>> {
         let mut piece = [0; PIECE];
         loop {
@@ -107,7 +107,7 @@ impl AsyncRead for ShopStream {
             this.seen.head.replace(Some(reader));
         }
         if !this.ready.is_empty() {
-            // An interim head may be among it.
+            // This may include an interim head.
             this.take_ready(into);
             return Poll::Ready(Ok(()));
         }
@@ -115,8 +115,8 @@ impl AsyncRead for ShopStream {
     }
 }
 
-/// A shop that has answered need not take the rest of the request, and may end the connection: its answer is read all the
-/// same. Without an answer it is the reading that fails.
+/// A shop that has answered may close without reading the rest of the request. Its answer is still read, so this write
+/// error is ignored. Without an answer, the read fails.
 fn unless_deaf<T>(deaf: &mut bool, written: Poll<io::Result<T>>, else_: T) -> Poll<io::Result<T>> {
     match written {
         Poll::Ready(Err(error)) if is_end(&error) => {

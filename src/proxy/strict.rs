@@ -1,8 +1,8 @@
-//! Requests that can be read in two ways are turned away before anybody reads them in one.
+//! Requests that can be read in two ways are refused before any reading of them.
 //!
-//! Actix has refused by now: two lengths or two encodings, a length beside an encoding, an encoding other than chunked,
-//! folded lines, line ends within values, two `Host`s, a method or a target with spaces or control characters. Here is
-//! what it lets through.
+//! Actix has already refused: two lengths or two encodings, a length together with an encoding, an encoding other than
+//! chunked, folded lines, line ends within values, two `Host`s, a method or a target with spaces or control characters.
+//! This module refuses the rest.
 
 use actix_web::{
     Error, HttpRequest,
@@ -18,10 +18,10 @@ use actix_web::{
 use super::{failure::Failure, headers::named_by_connection};
 use crate::identity::folded;
 
-/// Headers that say where a message ends or for whom it is: nobody may disguise one of them.
+/// Headers that say where a message ends or which host it is for. No other header may look like them.
 const FRAMING: [HeaderName; 4] = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::HOST, header::CONNECTION];
 
-/// Headers that a `Connection` header must not take away from the shop, after the gate or somebody before us went by
+/// Headers that a `Connection` header must not remove before the shop: the gate or a proxy before us has already used
 /// them.
 const NEVER_HOP_BY_HOP: [&str; 9] = [
     "x-user-id",
@@ -35,10 +35,10 @@ const NEVER_HOP_BY_HOP: [&str; 9] = [
     "forwarded",
 ];
 
-/// The middleware: outermost, before the gate.
+/// The outermost middleware, before the gate.
 ///
 /// # Errors
-/// Those of what stands behind it.
+/// The errors of the service behind it.
 pub async fn refuse_ambiguous(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -57,7 +57,7 @@ fn ambiguity(request: &HttpRequest) -> Option<&'static str> {
 
 fn target_ambiguity(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<&'static str> {
     if *method == Method::CONNECT {
-        // Refused as such where requests are forwarded.
+        // The forwarding handler refuses it.
         return None;
     }
     if !uri.path().starts_with('/') {

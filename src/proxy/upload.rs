@@ -1,4 +1,4 @@
-//! The body of a request on its way to the shop: a piece at a time, never the whole.
+//! The body of a request on its way to the shop: one piece at a time, never the whole.
 
 use std::{
     cell::Cell,
@@ -13,7 +13,7 @@ use futures_util::Stream;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::{sync::Notify, time::timeout};
 
-/// The client's body will never be complete: it is malformed or too long, or the client went away.
+/// The client's body will not be complete: it is malformed, too long or too slow, or the client disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the body of the request ended early")]
 pub(super) struct CutShort;
@@ -21,36 +21,36 @@ pub(super) struct CutShort;
 /// How far a body has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The client has yet to send more.
+    /// Waiting for the client to send more.
     FromClient,
-    /// The shop has yet to take a piece.
+    /// Waiting for the shop to take a piece.
     ToShop,
-    /// All of it is on its way, or the shop takes no more.
+    /// All of it has been handed over, or the shop takes no more.
     Done,
-    /// It will never be complete.
+    /// The body will never be complete.
     CutShort,
-    /// Whoever stands before us waits no longer for the rest of it.
+    /// The gate in front stopped waiting for the rest.
     TooSlow,
-    /// It is longer than bodies may be.
+    /// The body is longer than the limit.
     TooLong,
 }
 
-/// A request's body, as the connection to the shop takes it: only when there is room for a piece.
+/// A request's body. The connection to the shop takes a piece only when it has room.
 pub(super) enum RequestBody {
-    /// There is none.
+    /// No body.
     Empty,
-    /// As the client sends it.
+    /// The client's body, streamed.
     Streamed {
-        /// What the client sends.
+        /// The client's bytes.
         payload: Payload,
         /// Bytes that may still come.
         room: u64,
-        /// Who watches.
+        /// The progress, seen by the code that waits for the answer.
         upload: Rc<Upload>,
     },
 }
 
-/// What who waits for the answer sees of the body.
+/// The progress of a body, for the code that waits for the answer.
 pub(super) struct Upload {
     stage: Cell<Stage>,
     moved: Notify,
@@ -119,7 +119,7 @@ impl Drop for RequestBody {
     }
 }
 
-/// Whether a body ended because it took too long: the gate limits that of a purchase.
+/// Whether a body ended because it took too long: the gate limits the time for a purchase's body.
 fn is_late(error: &PayloadError) -> bool {
     matches!(error, PayloadError::Io(cause) if cause.kind() == std::io::ErrorKind::TimedOut)
 }
@@ -129,8 +129,8 @@ impl Upload {
         self.stage.get()
     }
 
-    /// Waits until the body needs nobody any more: the shop may answer first and read on. One that stands still for as long
-    /// as `limit` has ended.
+    /// Waits until the body is done. The shop may answer first and read on. A body that does not move for `limit`
+    /// counts as done.
     pub(super) async fn ended(self: Rc<Self>, limit: Duration) {
         while self.is_under_way() {
             if timeout(limit, self.moved()).await.is_err() {

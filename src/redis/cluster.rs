@@ -41,7 +41,7 @@ pub(super) struct Cluster {
 /// Where the slots are, and how to reach them.
 #[derive(Default)]
 struct Map {
-    view: SlotMap,
+    slot_map: SlotMap,
     /// Those with slots, and those named by redirects.
     masters: BTreeMap<NodeAddress, Arc<Master>>,
 }
@@ -56,17 +56,17 @@ impl Cluster {
             named: Mutex::default(),
             refresh_now: Arc::new(Notify::new()),
         });
-        let mut teller = SlotMapPoller::default();
+        let mut poller = SlotMapPoller::default();
         // Not found in time: found later.
-        let _ = timeout(setup.connect_limit * 2, cluster.refresh(&mut teller)).await;
-        setup.runtime.spawn(teller.keep(Arc::downgrade(&cluster)));
+        let _ = timeout(setup.connect_limit * 2, cluster.refresh(&mut poller)).await;
+        setup.runtime.spawn(poller.keep(Arc::downgrade(&cluster)));
         cluster
     }
 
     /// The master that has this slot.
     pub(super) fn of(&self, slot: u16) -> Result<Arc<Master>, Failure> {
         let map = self.map();
-        let master = map.view.at(slot).and_then(|address| map.masters.get(address));
+        let master = map.slot_map.at(slot).and_then(|address| map.masters.get(address));
         master.cloned().ok_or_else(|| Failure::Away("no master is known to have this slot".to_owned()))
     }
 
@@ -85,12 +85,12 @@ impl Cluster {
     /// All that have slots.
     pub(super) fn masters(&self) -> Vec<Arc<Master>> {
         let map = self.map();
-        map.view.owned().keys().filter_map(|address| map.masters.get(*address).cloned()).collect()
+        map.slot_map.owned().keys().filter_map(|address| map.masters.get(*address).cloned()).collect()
     }
 
     /// Whether some slots cannot be served, as far as is known.
     pub(super) fn is_degraded(&self) -> bool {
-        !self.map().view.is_complete() || self.masters().iter().any(|master| master.breaker().check().is_err())
+        !self.map().slot_map.is_complete() || self.masters().iter().any(|master| master.breaker().check().is_err())
     }
 
     fn map(&self) -> Arc<Map> {
@@ -102,18 +102,18 @@ impl Cluster {
     }
 
     /// Asks for the slots and takes over what is new. False: nobody tells.
-    async fn refresh(&self, teller: &mut SlotMapPoller) -> bool {
+    async fn refresh(&self, poller: &mut SlotMapPoller) -> bool {
         let old = self.map();
-        let Some(view) = teller.view(self, &old).await else { return false };
+        let Some(slot_map) = poller.slot_map(self, &old).await else { return false };
         let now = self.setup.clock.monotonic();
         let named: Vec<NodeAddress> = {
             let mut named = self.named();
             named.retain(|_, at| now.saturating_sub(*at) < NAMED_KEPT);
             named.keys().cloned().collect()
         };
-        let owned = view.owned();
+        let owned = slot_map.owned();
         let wanted: BTreeSet<&NodeAddress> = owned.keys().copied().chain(&named).collect();
-        if old.view == view && wanted.iter().copied().eq(old.masters.keys()) {
+        if old.slot_map == slot_map && wanted.iter().copied().eq(old.masters.keys()) {
             return true;
         }
         let (mut masters, mut fresh) = (BTreeMap::new(), Vec::new());
@@ -127,7 +127,7 @@ impl Cluster {
                 None => match Link::new(&self.setup, Some(address.clone())) {
                     Ok(link) => {
                         let new = Master::start(&self.setup, Some(link), slots);
-                        if !old.view.ranges.is_empty() {
+                        if !old.slot_map.ranges.is_empty() {
                             // What it takes over from another may lack the other's last writes.
                             new.breaker().note_lost();
                         }
@@ -145,11 +145,11 @@ impl Cluster {
         // They take over when they are ready: until then the call goes where it went.
         let ready = join_all(fresh.iter().map(|master| master.breaker().reached(State::Closed)));
         let _ = timeout(self.setup.connect_limit, ready).await;
-        if old.view.ranges != view.ranges {
-            let masters: Vec<String> = view.owned().keys().map(ToString::to_string).collect();
+        if old.slot_map.ranges != slot_map.ranges {
+            let masters: Vec<String> = slot_map.owned().keys().map(ToString::to_string).collect();
             tracing::info!(?masters, "the slot map changed");
         }
-        *self.map.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Map { view, masters });
+        *self.map.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Map { slot_map, masters });
         true
     }
 }

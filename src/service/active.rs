@@ -1,4 +1,4 @@
-//! Which targets have a queue, as this replica knows it without asking.
+//! The targets that this replica knows to have a queue, without asking the store.
 
 use std::{
     collections::HashSet,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::domain::QueueTarget;
 
-/// A set that the directory of pumps renews every second, and that a new target joins at once.
+/// The directory of pumps renews this set every second. A new target is added at once.
 #[derive(Debug, Default)]
 pub struct ActiveTargets(RwLock<HashSet<QueueTarget>>);
 
@@ -17,17 +17,17 @@ impl ActiveTargets {
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&target)
     }
 
-    /// How many there are.
+    /// How many targets there are.
     pub fn count(&self) -> u64 {
         self.0.read().unwrap_or_else(PoisonError::into_inner).len() as u64
     }
 
-    /// One more.
+    /// Adds a target.
     pub fn add(&self, target: QueueTarget) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(target);
     }
 
-    /// These, and no others.
+    /// Replaces the set with these targets.
     pub fn replace(&self, targets: impl IntoIterator<Item = QueueTarget>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = targets.into_iter().collect();
     }

@@ -1,4 +1,4 @@
-//! Entering a target that this replica does not know to have a queue: first it needs room among those that do.
+//! Entering a target that this replica does not know to have a queue: it first needs room among the active targets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,21 +10,21 @@ use crate::{
     store::{Place, StoreError, VirtualQueueStore},
 };
 
-/// What became of somebody who came.
+/// The result of entering.
 pub(super) enum Entered {
     Place(Place),
-    /// As many people as may wait are waiting.
+    /// The queue has reached its capacity.
     Full,
-    /// As many targets as may have a queue have one.
+    /// `queue.max_active_targets` targets have a queue.
     NoRoom,
 }
 
 impl VirtualQueueService {
-    /// Enters, within the time that a buyer waits for the store, in all.
+    /// Enters, within the total time that a buyer waits for the store.
     pub(super) async fn enter_in_time(&self, target: QueueTarget, user: UserId) -> Result<Entered, StoreError> {
         let enter = self.parts.store.enter_if_absent(target, user);
         let place = if self.active.contains(target) {
-            // Bounded by itself, and the store learns from it.
+            // The store limits this call itself; its circuit breaker learns from a timeout.
             enter.await?
         } else {
             let began = self.parts.clock.monotonic();
@@ -37,8 +37,8 @@ impl VirtualQueueService {
         Ok(place.map_or(Entered::Full, Entered::Place))
     }
 
-    /// Whether a target that is not known may have a queue. What takes longer than is `left` goes on by itself: then the
-    /// next who comes finds it known.
+    /// Whether a target that is not known may have a queue. A call that takes longer than `left` continues in the
+    /// background; the next person then finds the target known.
     async fn make_room(&self, target: QueueTarget, left: Duration) -> Result<bool, StoreError> {
         let limit = (!self.parts.flags.names(target)).then_some(self.max_active_targets);
         let room = tokio::spawn(make_room(self.parts.store.clone(), self.active.clone(), target, limit));
@@ -57,8 +57,8 @@ async fn make_room(
     limit: Option<u64>,
 ) -> Result<bool, StoreError> {
     let has_room = match store.register_active(target, limit).await {
-        // Only the part of the store that has the list is away: that is no reason not to queue here. The list gets
-        // the target when it is back, because it was served.
+        // Only the part of the store that has the list is unavailable: the target can still have a queue. The target
+        // was served, so the list gets it when that part is available again.
         Err(StoreError::Unavailable(_)) if !store.is_away(target) => limit.is_none_or(|limit| active.count() < limit),
         answer => answer?,
     };

@@ -1,4 +1,4 @@
-//! What this replica has done by itself, and the store is to know: direct passes given, and people let through without it.
+//! What this replica has done alone and reports to the store: direct passes, and people admitted without the store.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -14,16 +14,16 @@ use crate::{
     store::{MOST_ADOPTED_A_CALL, StoreError},
 };
 
-/// Calls under way at a time: enough for hundreds of targets within a second where the store is far, few enough that
-/// the ticks do not wait for them.
+/// Most calls under way at a time: enough for hundreds of targets within a second with a distant store, few enough that
+/// ticks do not wait for them.
 const CALLS: usize = 8;
-/// Where something is not taken again and again, it is said so often.
+/// If the store repeatedly does not take something, the replica logs it at most this often.
 const SAY_EVERY: Duration = Duration::from_secs(60);
 
-/// From one hand-over to the next. People admitted during an outage are in the store within about a second of its return.
+/// Time between hand-overs. People admitted during an outage are in the store within about a second of its return.
 const HAND_OVER_EVERY: Duration = Duration::from_secs(1);
 
-/// At most one at a time, and what was said about it.
+/// Allows one hand-over at a time, and limits how often a failure is logged.
 #[derive(Debug, Default)]
 pub(super) struct HandOver {
     one: tokio::sync::Mutex<()>,
@@ -43,16 +43,16 @@ impl HandOver {
 }
 
 impl VirtualQueueService {
-    /// Hands what this replica has done by itself to the store: the direct passes given since the last call, and the
-    /// people let through during an outage. What the store does not take now is tried again the next time. A target whose
-    /// keys are spoilt holds no other up.
+    /// Hands over to the store what this replica did alone: direct passes given since the last call, and people
+    /// admitted during an outage. What the store does not take now is retried next time. A target with damaged keys
+    /// does not delay the others.
     pub async fn hand_over(&self) {
         let _one = self.hand_over.one.lock().await;
         self.hand_over_direct_counts().await;
         self.hand_over_admissions().await;
     }
 
-    /// Calls [`Self::hand_over`] again and again, until dropped. A panic ends one call and no more.
+    /// Calls [`Self::hand_over`] repeatedly, until dropped. A panic ends only that call.
     pub async fn keep_handing_over(&self) {
         loop {
             if AssertUnwindSafe(self.hand_over()).catch_unwind().await.is_err() {
@@ -66,10 +66,10 @@ impl VirtualQueueService {
         let targets = self.direct.targets(|target| !self.parts.store.is_away(target));
         stream::iter(targets)
             .for_each_concurrent(CALLS, async |target| {
-                // Only now: a hand-over that is broken off loses no more than what is on its way.
+                // Take the count only now: an aborted hand-over then loses only the counts of calls under way.
                 let passes = self.direct.take(target);
                 match self.parts.store.count_direct(target, passes).await {
-                    // It is not done. After any other error it may be, or will never be: rather one too few.
+                    // The store did not count them. After other errors it may have, or never will: better too few.
                     Err(StoreError::Unavailable(_)) => self.direct.add(target, passes),
                     Err(StoreError::TimedOut | StoreError::Broken(_)) | Ok(()) => {}
                 }
@@ -77,10 +77,10 @@ impl VirtualQueueService {
             .await;
     }
 
-    /// Lets the store take over whom this replica let through without it.
+    /// Lets the store take over the people whom this replica admitted without it.
     pub(super) async fn hand_over_admissions(&self) {
         self.forget_ended_targets();
-        // Known without asking: then nothing need be taken out and put back.
+        // `is_away` needs no call. So the people of an unavailable target are not taken out and put back.
         let targets = self.outage.outage_admissions.targets(|target| !self.parts.store.is_away(target));
         let outcomes: Vec<(QueueTarget, usize, Option<StoreError>)> = stream::iter(targets)
             .map(async |target| {
@@ -105,12 +105,12 @@ impl VirtualQueueService {
         }
     }
 
-    /// As many of these as the store takes are taken from them.
+    /// Removes from `taken` the people whom the store takes over.
     async fn adopt(&self, taken: &mut Taken<'_>) -> Result<(), StoreError> {
         while let Some(some) = taken.some(MOST_ADOPTED_A_CALL) {
             let adopted = self.parts.store.adopt(taken.target(), some).await;
             if let Err(StoreError::Broken(_)) = adopted {
-                // It may never take them. Who has had the turn needs nothing any more.
+                // The store may never take these people. A person whose pass has ended needs nothing more.
                 taken.forget_expired(self.parts.clock.now_seconds());
             }
             adopted?;

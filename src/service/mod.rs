@@ -1,7 +1,7 @@
-//! What a person who comes, polls or leaves is told (TDD: `VirtualQueueDomainService`).
+//! The answers to a person who enters, polls or leaves (TDD: `VirtualQueueDomainService`).
 //!
-//! Here, and only here: the flag branch (off: straight through) and what happens without the store (`outage`). Not
-//! here: how the queue works ([`crate::store`]), how an answer looks in HTTP ([`crate::http`]).
+//! Only this module has the flag branch (off: a direct pass) and what happens without the store (`outage`). Not here:
+//! how the queue works ([`crate::store`]), how an answer looks in HTTP ([`crate::http`]).
 
 mod active;
 mod direct;
@@ -29,46 +29,46 @@ use crate::{
     token::EntryTokenIssuer,
 };
 
-/// What entering and polling answer.
+/// The answer to entering and polling.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// Where the person stands.
+    /// The person's state in the queue.
     pub status: QueueStatus,
-    /// Seconds until the next poll is worth making; only while waiting.
+    /// Seconds until the next poll makes sense; only while waiting.
     pub poll_after_seconds: Option<u64>,
     /// The operator has stopped admission.
     pub paused: bool,
-    /// Given without the store.
+    /// The answer was given without the store.
     pub degraded: bool,
 }
 
-/// What leaving answers.
+/// The answer to leaving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Left {
-    /// The store was away: a place lapses by itself, a pass stays valid until it ends.
+    /// The store was unavailable: a place ends by itself, a pass stays valid until it ends.
     pub degraded: bool,
 }
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
-    /// As many people as may wait are waiting (PRD FR-7).
+    /// The queue has reached its capacity (PRD FR-7).
     #[error("the queue is full")]
     Full {
         /// Whole seconds.
         retry_after_seconds: u64,
     },
-    /// Neither place nor pass: never entered, left, evicted, or over.
+    /// The person has neither place nor pass: never entered, left, evicted, or the pass has ended.
     #[error("not in the queue")]
     NotInQueue,
-    /// As many targets as may have a queue have one (`queue.max_active_targets`).
+    /// The maximum number of targets have a queue (`queue.max_active_targets`).
     #[error("too many targets have a queue")]
     TooManyTargets {
         /// Whole seconds.
         retry_after_seconds: u64,
     },
-    /// The store is away, and there is nothing to say without it: to operators' questions, and to buyers where
-    /// `redis.on_failure` is `closed`.
+    /// The store is unavailable, and there is no answer without it: for operators, and for buyers if `redis.on_failure`
+    /// is `closed`.
     #[error("the store is away")]
     StoreUnavailable {
         /// Whole seconds.
@@ -76,29 +76,29 @@ pub enum QueueError {
     },
 }
 
-/// The parts a service is made of.
+/// The parts of a service.
 #[derive(Clone)]
 pub struct ServiceParts {
     /// The queue.
     pub store: Arc<dyn VirtualQueueStore>,
-    /// The switch.
+    /// The flag.
     pub flags: Arc<dyn FeatureFlagEvaluator>,
     /// Signs passes.
     pub issuer: Arc<dyn EntryTokenIssuer>,
     /// The store's time.
     pub clock: StoreClock,
-    /// Counts.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
 }
 
-/// Enter, status, leave, stats.
+/// The operations enter, status, leave and stats.
 pub struct VirtualQueueService {
     parts: ServiceParts,
     active: Arc<ActiveTargets>,
     direct: DirectCounts,
     outage: Outage,
     hand_over: HandOver,
-    /// What a buyer waits for the store, in all.
+    /// The total time that a buyer waits for the store.
     limit: Duration,
     token_ttl_seconds: u64,
     heartbeat_timeout: Duration,
@@ -106,7 +106,7 @@ pub struct VirtualQueueService {
 }
 
 impl VirtualQueueService {
-    /// A service under the configured rules.
+    /// A service with the configured rules.
     pub fn new(parts: ServiceParts, config: &Config) -> Self {
         Self {
             active: Arc::default(),
@@ -121,29 +121,29 @@ impl VirtualQueueService {
         }
     }
 
-    /// Somebody comes (TDD: 대기열 진입). With the flag off they go straight through; with the store away
+    /// A person enters (TDD: 대기열 진입). If the flag is off, they get a direct pass. If the store is unavailable,
     /// `redis.on_failure` decides.
     ///
     /// # Errors
-    /// [`QueueError::Full`] and [`QueueError::TooManyTargets`], never for somebody who is in;
-    /// [`QueueError::StoreUnavailable`] where `redis.on_failure` is `closed`.
+    /// [`QueueError::Full`] and [`QueueError::TooManyTargets`], never for a person who is in the queue;
+    /// [`QueueError::StoreUnavailable`] if `redis.on_failure` is `closed`.
     pub async fn enter(&self, target: QueueTarget, user: UserId) -> Result<Answer, QueueError> {
         if !self.parts.flags.is_enabled(target, user) {
             return self.without_queue(Operation::Enter, target, user);
         }
         match self.enter_in_time(target, user).await {
             Ok(Entered::Place(place)) => Ok(self.answer_for(target, user, place)),
-            // Spread out, so that those turned away do not come back together.
+            // Random, so that refused people do not come back at the same time.
             Ok(Entered::Full) => Err(QueueError::Full { retry_after_seconds: rand::random_range(3..=8) }),
             Ok(Entered::NoRoom) => Err(QueueError::TooManyTargets { retry_after_seconds: 30 }),
             Err(error) => self.without_store(Operation::Enter, target, user, &error),
         }
     }
 
-    /// Somebody polls (TDD: 순번·상태 조회): the sign of life, and the way to the pass.
+    /// A person polls (TDD: 순번·상태 조회): this keeps the place and collects the pass.
     ///
     /// # Errors
-    /// [`QueueError::NotInQueue`]; [`QueueError::StoreUnavailable`] where `redis.on_failure` is `closed`.
+    /// [`QueueError::NotInQueue`]; [`QueueError::StoreUnavailable`] if `redis.on_failure` is `closed`.
     pub async fn status(&self, target: QueueTarget, user: UserId) -> Result<Answer, QueueError> {
         if !self.parts.flags.is_enabled(target, user) {
             return self.without_queue(Operation::Status, target, user);
@@ -155,7 +155,7 @@ impl VirtualQueueService {
         }
     }
 
-    /// Somebody leaves (TDD: 대기열 이탈): gives up the place or the live pass, if there is one.
+    /// A person leaves (TDD: 대기열 이탈) and gives up the place or the live pass, if there is one.
     pub async fn leave(&self, target: QueueTarget, user: UserId) -> Result<Left, QueueError> {
         match self.parts.store.leave(target, user).await {
             Ok(_) => {
@@ -185,7 +185,7 @@ impl VirtualQueueService {
         self.parts.store.is_degraded()
     }
 
-    /// The targets with a queue, as this replica knows them.
+    /// The targets that this replica knows to have a queue.
     pub fn active_targets(&self) -> &Arc<ActiveTargets> {
         &self.active
     }
@@ -210,7 +210,7 @@ impl VirtualQueueService {
         }
     }
 
-    /// The flag is off, or nobody knows whether it is and people are let through for that: as they are in any outage.
+    /// The flag is off: gives a direct pass. Or the flag was never read: answers as in any outage (ADR 0014).
     fn without_queue(&self, operation: Operation, target: QueueTarget, user: UserId) -> Result<Answer, QueueError> {
         if self.parts.flags.is_known() {
             return Ok(self.flag_is_off(target, user));
@@ -218,7 +218,7 @@ impl VirtualQueueService {
         self.without_store(operation, target, user, &StoreError::Unavailable("the flag was never read".to_owned()))
     }
 
-    /// The flag is off: a pass without a place.
+    /// The flag is off: gives a direct pass, without a place.
     fn flag_is_off(&self, target: QueueTarget, user: UserId) -> Answer {
         self.count_direct(target);
         let now = self.parts.clock.now_seconds();
@@ -234,7 +234,7 @@ impl VirtualQueueService {
         if has_queue {
             self.direct.add(target, 1);
         }
-        // Anybody can ask for any id here: only targets with a queue, or named by the rule, get a series.
+        // Anyone can ask for any id. So only targets that have a queue, or that the rule names, get a series.
         if has_queue || self.parts.flags.names(target) {
             self.parts.metrics.tokens(target, TokenEvent::Direct, 1);
         } else {
@@ -244,7 +244,7 @@ impl VirtualQueueService {
 
     fn note(&self, operation: Operation, target: QueueTarget, error: &StoreError) {
         self.parts.metrics.degraded(operation);
-        // An outage is logged where it is noticed, once; a reply we do not understand is a fault of ours.
+        // An outage is logged once, where it is noticed. A reply that we do not understand is our own bug.
         if let StoreError::Broken(what) = error {
             tracing::error!(%target, what, "the store answered something unexpected");
         }

@@ -1,4 +1,4 @@
-//! What people are told while the store gives no answer (DESIGN 5 "Failing well").
+//! Answers to people while the store does not answer (`docs/design.md`, "Outages").
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::{
     token::stateless_expiry,
 };
 
-/// How a replica gets by without the store.
+/// How a replica answers without the store.
 #[derive(Debug)]
 pub(super) struct Outage {
     policy: FailurePolicy,
     pub(super) outage_admissions: OutageAdmissions,
     tick: Duration,
-    /// When this replica began, on the monotonic clock.
+    /// When this replica started, on the monotonic clock.
     began: Duration,
 }
 
@@ -58,8 +58,8 @@ impl Outage {
 }
 
 impl VirtualQueueService {
-    /// The answer where the store gave none. After a timeout the person waits and asks again in a second: a single slow
-    /// call admits nobody. Where the store is unavailable, `redis.on_failure` decides.
+    /// The answer if the store gave none. After a timeout the person waits and asks again in a second: a single slow
+    /// call admits nobody. If the store is unavailable, `redis.on_failure` decides.
     pub(super) fn without_store(
         &self,
         operation: Operation,
@@ -77,7 +77,7 @@ impl VirtualQueueService {
         let outage_admissions = &self.outage.outage_admissions;
         let admission = match &self.outage.policy {
             FailurePolicy::Closed => {
-                // Spread out, so that the crowd does not come back together.
+                // Random, so that people do not come back at the same time.
                 return Err(QueueError::StoreUnavailable { retry_after_seconds: rand::random_range(1..=3) });
             }
             FailurePolicy::Open => outage_admissions.pass(target, known, user, expires_at, now_s),
@@ -102,7 +102,7 @@ impl VirtualQueueService {
         Ok(Self::direct(self.parts.issuer.mint(target, user, expires_at), true))
     }
 
-    /// Once the store is back, drops the throttles of targets without a queue.
+    /// When the store is available again, drops the throttles of targets without a queue.
     pub(super) fn forget_ended_targets(&self) {
         if !self.is_degraded()
             && let FailurePolicy::Throttled(throttle) = &self.outage.policy
@@ -112,7 +112,7 @@ impl VirtualQueueService {
     }
 }
 
-/// Wait, nobody knows behind how many; ask again in so many seconds.
+/// The person waits with an unknown position, and asks again after `seconds`.
 fn wait(seconds: u64) -> Answer {
     Answer { status: QueueStatus::WaitingUnknown, poll_after_seconds: Some(seconds), paused: false, degraded: true }
 }

@@ -1,7 +1,7 @@
-//! Whom this replica let through while the store was away.
+//! People whom this replica admitted while the store was unavailable.
 //!
-//! They are remembered so that who asks again gets the same pass, and so that the store can take them over when it is
-//! back (`adopt.lua`). Bounded: beyond, an open door stays open and the person is not remembered, a throttled one shuts.
+//! They are remembered so that asking again gives the same pass, and so that the store can take them over later
+//! (`adopt.lua`). Beyond the limit the open policy admits but does not remember; the throttled policy does not admit.
 
 use std::{
     collections::HashMap,
@@ -10,29 +10,29 @@ use std::{
 
 use crate::domain::{QueueTarget, UserId};
 
-/// People remembered at most: some 10 MB.
+/// Most people remembered: about 10 MB.
 pub(super) const MOST_PEOPLE: usize = 200_000;
 
-/// How somebody gets through without the store.
+/// How a person is admitted without the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// As before: with the pass that ends then.
+    /// Admitted before, with the pass that ends at this time (s).
     Again(u64),
-    /// For the first time, or anew because the pass from before is over.
+    /// Admitted for the first time, or again because the earlier pass has ended.
     New {
-        /// Whether the next call finds them, and the store will.
+        /// Whether the next call finds them, and the store will take them over.
         remembered: bool,
     },
-    /// Not now.
+    /// Not admitted now.
     Shut,
 }
 
-/// The people let through, with the expiry (s) of the pass each got last.
+/// The people admitted, each with the expiry (s) of their newest pass.
 #[derive(Debug)]
 pub(super) struct OutageAdmissions {
     people: Mutex<People>,
     most_people: usize,
-    /// Targets that nobody has vouched for at most: anybody can ask for any id.
+    /// Limit for targets that are not known to have a queue: anyone can ask for any id.
     most_targets: usize,
 }
 
@@ -43,14 +43,13 @@ struct People {
 }
 
 impl OutageAdmissions {
-    /// A memory of nobody yet.
     pub(super) fn new(most_people: usize, most_targets: u64) -> Self {
         let most_targets = usize::try_from(most_targets).unwrap_or(usize::MAX);
         Self { people: Mutex::default(), most_people, most_targets }
     }
 
-    /// An open policy: everybody gets through, whether or not there is room to remember them. `known`: the target is one
-    /// that has a queue.
+    /// Open policy: admits everyone, also if there is no room to remember them. `known`: the target is known to have a
+    /// queue.
     pub(super) fn pass(&self, target: QueueTarget, known: bool, user: UserId, expires_at: u64, now: u64) -> Admission {
         let mut people = self.lock();
         match people.live(target, user, now) {
@@ -59,7 +58,7 @@ impl OutageAdmissions {
         }
     }
 
-    /// A narrow policy: who is new needs a slot, and room to be remembered, or else they would take another each time.
+    /// Throttled policy: a new person needs a slot, and room to be remembered: else they would take a slot each time.
     pub(super) fn pass_narrow(
         &self,
         target: QueueTarget,
@@ -78,7 +77,7 @@ impl OutageAdmissions {
         Admission::New { remembered: self.remember(&mut people, target, known, user, expires_at) }
     }
 
-    /// Somebody has given up what they had, and the store knows.
+    /// The person gave up place or pass, and the store knows it.
     pub(super) fn forget(&self, target: QueueTarget, user: UserId) {
         let mut people = self.lock();
         if people.targets.get_mut(&target).is_some_and(|those| those.remove(&user).is_some()) {
@@ -86,12 +85,12 @@ impl OutageAdmissions {
         }
     }
 
-    /// The targets that somebody was let through to.
+    /// The targets with remembered people that `which` selects.
     pub(super) fn targets(&self, which: impl Fn(QueueTarget) -> bool) -> Vec<QueueTarget> {
         self.lock().targets.keys().copied().filter(|target| which(*target)).collect()
     }
 
-    /// Everybody of this target, who are then forgotten here.
+    /// Takes out all people of this target; they are then forgotten here.
     pub(super) fn take(&self, target: QueueTarget) -> Taken<'_> {
         let mut people = self.lock();
         let those: Vec<_> = people.targets.remove(&target).unwrap_or_default().into_iter().collect();
@@ -99,7 +98,7 @@ impl OutageAdmissions {
         Taken { memory: self, target, people: those }
     }
 
-    /// What could not be handed over; passes given meanwhile are newer.
+    /// Remembers again what could not be handed over. A pass given in the meantime is newer and stays.
     fn put_back(&self, target: QueueTarget, those: &[(UserId, u64)]) {
         let mut people = self.lock();
         for (user, expires_at) in those.iter().copied() {
@@ -133,7 +132,7 @@ impl OutageAdmissions {
     }
 }
 
-/// People of one target on their way to the store. Whoever is still in it when it is dropped is remembered again.
+/// People of one target on their way to the store. On drop, those still in it are remembered again.
 #[derive(Debug)]
 pub(super) struct Taken<'a> {
     memory: &'a OutageAdmissions,
@@ -150,17 +149,17 @@ impl Taken<'_> {
         self.people.len()
     }
 
-    /// Some of them, at most so many.
+    /// Some of them, at most `most`.
     pub(super) fn some(&self, most: usize) -> Option<&[(UserId, u64)]> {
         self.people.rchunks(most).next()
     }
 
-    /// The store has these [`Self::some`].
+    /// Removes these [`Self::some`]: the store has them.
     pub(super) fn done(&mut self, most: usize) {
         self.people.truncate(self.people.len().saturating_sub(most));
     }
 
-    /// Whose pass is over then is not remembered again.
+    /// Removes people whose pass has ended at `now`, so that they are not remembered again.
     pub(super) fn forget_expired(&mut self, now: u64) {
         self.people.retain(|(_, expires_at)| *expires_at > now);
     }
@@ -193,7 +192,7 @@ mod tests {
         UserId::try_from(id).unwrap()
     }
 
-    /// Hands everybody of a target over.
+    /// Takes all people of a target.
     fn taken(through: &OutageAdmissions, id: u64) -> Vec<(UserId, u64)> {
         std::mem::take(&mut through.take(target(id)).people)
     }

@@ -19,7 +19,7 @@ use crate::{
 
 const START: u64 = 1_790_000_000_000;
 
-/// A queue of two at most, one a tick, with a clock that stands still.
+/// A queue of at most two people that admits one person each tick, on a clock that stands still.
 struct ServiceFixture {
     machine: Arc<FakeClock>,
     clock: StoreClock,
@@ -142,7 +142,7 @@ fn told(answer: &Result<Answer, QueueError>) -> String {
     }
 }
 
-/// Runs each row of the table on a world of its own.
+/// Runs each row of the table in its own fixture.
 macro_rules! rows {
     ($($name:ident: |$fixture:ident| { $($row:tt)* })*) => {$(
         #[actix_rt::test]
@@ -203,7 +203,7 @@ rows! {
 
     waiting_and_silent_for_a_minute_is_evicted: |fixture| {
         fixture.enter(7).await;
-        // The timeout of 60 s, its slack of 10 s, and a tick.
+        // The timeout of 60 s, the slack of 10 s, and a tick.
         for _ in 0..36 {
             fixture.pass_time(2);
             fixture.store.sweep_stale(drop_42(), 0).await.unwrap();
@@ -345,7 +345,7 @@ async fn direct_passes_for_made_up_targets_make_no_series() {
 
 #[actix_rt::test]
 async fn entering_a_new_target_far_away_takes_the_time_of_one_call_and_succeeds_in_the_end() {
-    // On a clock that runs.
+    // Uses a running clock.
     let clock = StoreClock::system();
     let mut config = Config::parse_default();
     config.redis.command_timeout_ms = 200;
@@ -363,7 +363,7 @@ async fn entering_a_new_target_far_away_takes_the_time_of_one_call_and_succeeds_
         let took = clock.monotonic() - began;
         assert!(answer.degraded, "two calls of {round_trip} ms do not fit in");
         assert!(took < Duration::from_millis(550), "{took:?}");
-        // What was begun goes on.
+        // The call continues in the background.
         while !service.active_targets().contains(target) {
             assert!(clock.monotonic() < began + Duration::from_secs(5));
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,8 +1,8 @@
-//! `redis.on_failure = throttle`: how many a replica lets through while the store is away.
+//! `redis.on_failure = throttle`: how many people a replica admits while the store is unavailable.
 //!
-//! Replicas cannot talk to each other then, so each takes a fixed share: in any window of a tick at most
-//! `batch / replicas` people a target, rounded down. All shares together are never more than the batch, whatever the
-//! windows; the remainder (under one person a replica and tick) is given up for that.
+//! Replicas cannot talk to each other then, so each has a fixed share: in any window of one tick at most
+//! `batch / replicas` people for each target, rounded down. All shares together never exceed the batch, in any window.
+//! For that the remainder (less than one person for each replica and tick) is not admitted.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -23,19 +23,19 @@ pub(super) struct Throttle {
 /// One target's throttle.
 #[derive(Debug, Default)]
 struct TargetThrottle {
-    /// What the store last said of the pace, where an operator may have changed it; `None` in it: paused.
+    /// The pace of the store's last answer, which an operator may have changed. Inner `None`: paused.
     last_seen: Option<Option<Pacing>>,
-    /// (when on the monotonic clock, people) let through within the last window.
+    /// (time on the monotonic clock, people) admitted within the last window.
     recent: VecDeque<(Duration, u64)>,
 }
 
 impl Throttle {
-    /// Shut targets, for one of so many replicas.
+    /// A throttle for one of `replicas` replicas.
     pub(super) fn new(replicas: u64, configured: Pacing) -> Self {
         Self { replicas: replicas.max(1), configured, targets: Mutex::default() }
     }
 
-    /// The store is there and has told somebody where they stand: that is the pace to keep to without it.
+    /// Notes the pace of the store's answer; this pace also applies without the store.
     pub(super) fn record_pacing(&self, target: QueueTarget, position: &QueuePosition) {
         let pace = (!position.paused).then_some(position.pacing);
         let mut targets = self.lock();
@@ -44,13 +44,13 @@ impl Throttle {
         }
     }
 
-    /// Forgets the targets that have no queue.
+    /// Forgets the targets without a queue.
     pub(super) fn retain(&self, has_queue: impl Fn(QueueTarget) -> bool) {
         self.lock().retain(|target, _| has_queue(*target));
     }
 
-    /// Takes a slot at this door, if one is free. The last batch may have gone just before the store was lost, so the first
-    /// share waits a tick from then: the configured one or the target's own, whichever is longer.
+    /// Takes a slot of this target, if one is free. The last batch may have gone just before the store was lost, so the
+    /// first share waits one tick from then: the configured tick or the target's own, whichever is longer.
     pub(super) fn take_slot(&self, target: QueueTarget, lost_at: Duration, now: Duration) -> bool {
         let mut targets = self.lock();
         let throttle = targets.entry(target).or_default();
@@ -77,8 +77,8 @@ impl Throttle {
     }
 }
 
-/// People, and the window in which a replica lets so many through. Where a batch is smaller than the number of replicas
-/// (an operator's override; the configuration forbids it) it is one person in so many ticks as keep the long-term rate.
+/// How many people a replica may admit, and in which window. If the batch is smaller than the number of replicas (an
+/// operator's override; the configuration forbids it), it is one person in as many ticks as keep the long-term rate.
 fn share(pace: Pacing, replicas: u64) -> (u64, Duration) {
     let tick = Duration::from_millis(pace.tick_ms);
     match (pace.batch, pace.batch / replicas) {
@@ -103,7 +103,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// When people got through who asked at these times (ms, which replica).
+    /// The times (ms) of the admitted requests, out of requests at these times (ms, replica).
     fn through(batch: u64, replicas: u64, asked: &[(u64, usize)]) -> Vec<u64> {
         let replicas: Vec<Throttle> =
             (0..replicas).map(|_| Throttle::new(replicas, Pacing { batch, tick_ms: 2000 })).collect();

@@ -1,4 +1,4 @@
-//! For tests of what stands on a store: a store that answers, fails, panics, hangs or waits as told.
+//! For tests of code that uses a store: a store that answers, fails, panics, hangs or waits as the test says.
 
 use std::{
     collections::HashMap,
@@ -26,17 +26,17 @@ pub(crate) enum Mood {
     Fail(StoreError),
     Panic,
     Hang,
-    /// Answer after a round trip of so long.
+    /// Answer after this round-trip time.
     Far(Duration),
-    /// Answer when there is a permit.
+    /// Answer once there is a permit.
     Wait(Arc<Semaphore>),
 }
 
-/// A store before the real one.
+/// A store in front of the real one.
 pub(crate) struct FaultyStore {
     inner: Arc<dyn VirtualQueueStore>,
     mood: Mutex<Mood>,
-    /// What handing something over to these does instead.
+    /// What hand-over calls for these targets do instead.
     spoilt: Mutex<HashMap<QueueTarget, Mood>>,
     calls: AtomicUsize,
     handed_over: AtomicUsize,
@@ -57,7 +57,7 @@ impl FaultyStore {
         *self.mood.lock().unwrap() = mood;
     }
 
-    /// What handing something over to this target does from now on, whatever the mood.
+    /// Sets what hand-over calls for this target do from now on, whatever the mood.
     pub(crate) fn spoil(&self, target: QueueTarget, mood: Mood) {
         self.spoilt.lock().unwrap().insert(target, mood);
     }
@@ -67,7 +67,7 @@ impl FaultyStore {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Of those, the ones that handed something over.
+    /// How many of those were hand-over calls.
     pub(crate) fn handed_over(&self) -> usize {
         self.handed_over.load(Ordering::SeqCst)
     }
@@ -171,7 +171,7 @@ impl PumpStore for FaultyStore {
     }
 
     async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError> {
-        // The list always answers: these tests are about the pumps on it.
+        // The list always answers: the tests are about the pumps that use it.
         self.inner.active_targets().await
     }
 

@@ -1,8 +1,8 @@
-//! The queue itself: numbers, the mark, passes, claims, books (TDD: `VirtualQueueStore`; DESIGN 5).
+//! The queue: numbers, the mark, passes, claims, books (TDD: `VirtualQueueStore`; `docs/design.md`).
 //!
-//! Here: what can be asked of a queue and what it answers, and the two that answer: [`embedded`] in memory and
-//! [`redis`] shared by replicas. Both behave the same, and one suite of tests holds both to it. Not here: flags,
-//! failing open (see [`crate::service`]), signatures (see [`crate::token`]).
+//! Here: the calls and answers of a queue, and the two stores: [`embedded`] in memory, and [`redis`], shared by
+//! replicas. Both behave the same; one test suite checks both. Not here: flags, failing open (see [`crate::service`]),
+//! signatures (see [`crate::token`]).
 
 pub mod embedded;
 #[cfg(test)]
@@ -22,10 +22,10 @@ use crate::{
 
 pub use overrides::Overrides;
 
-/// A queue store, whole. Each part is a trait of its own, so that who uses one says which.
+/// A complete queue store. Each part is a trait of its own, so that code names the part it uses.
 ///
-/// Every call may be repeated; every call is atomic. All calls fail with [`StoreError`] in the same way, and within
-/// `redis.command_timeout_ms` where a buyer waits.
+/// Every call may be repeated; every call is atomic. All calls fail with [`StoreError`] in the same way. Calls that a
+/// buyer waits for fail within `redis.command_timeout_ms`.
 pub trait VirtualQueueStore: QueueStore + PassStore + PumpStore + ReplicaStore + StoreHealth {}
 
 impl<S: QueueStore + PassStore + PumpStore + ReplicaStore + StoreHealth> VirtualQueueStore for S {}
@@ -33,39 +33,39 @@ impl<S: QueueStore + PassStore + PumpStore + ReplicaStore + StoreHealth> Virtual
 /// The queue as buyers and operators use it. Buyers wait for `enter_if_absent`, `status` and `leave`.
 #[async_trait]
 pub trait QueueStore: Send + Sync {
-    /// A place for this person: the one they have (which counts as a poll), their live pass, or a new number at the
-    /// back. `None`: the queue is full, and they are not in it.
+    /// A place for this person: the one they have (this counts as a poll), their live pass, or a new number at the end.
+    /// `None`: the queue is full, and they are not in it.
     async fn enter_if_absent(&self, target: QueueTarget, user: UserId) -> Result<Option<Place>, StoreError>;
 
-    /// A poll: keeps the place alive, and collects the pass if the turn has come. `None`: not in the queue.
+    /// A poll: keeps the place, and collects the pass if the person is admitted. `None`: not in the queue.
     async fn status(&self, target: QueueTarget, user: UserId) -> Result<Option<Place>, StoreError>;
 
     /// Gives up the place, or the live pass.
     async fn leave(&self, target: QueueTarget, user: UserId) -> Result<Departure, StoreError>;
 
-    /// The books. Zeros for a target nobody uses; creates nothing.
+    /// The books. Zeros for an unused target; creates nothing.
     async fn stats(&self, target: QueueTarget) -> Result<QueueStats, StoreError>;
 
-    /// Adds direct passes to the books of a target that has a queue; of one that has none nothing is kept.
+    /// Adds direct passes to the books of a target. Keeps nothing for a target without a queue.
     async fn count_direct(&self, target: QueueTarget, passes: u64) -> Result<(), StoreError>;
 
-    /// Takes over people let through during an outage, each with the expiry (s) of the direct pass: the place goes and
-    /// the pass is recorded. At most [`MOST_ADOPTED_A_CALL`] a call. A target without a queue stays without one.
+    /// Takes over people admitted during an outage, each with the expiry (s) of the direct pass: removes the place and
+    /// records the pass. At most [`MOST_ADOPTED_A_CALL`] people in a call. A target without a queue stays without one.
     async fn adopt(&self, target: QueueTarget, passes: &[(UserId, u64)]) -> Result<Adopted, StoreError>;
 }
 
-/// Single use of passes, as the gate uses it. Buyers wait for all of it.
+/// Single use of passes, for the gate. Buyers wait for all of these calls.
 #[async_trait]
 pub trait PassStore: Send + Sync {
-    /// Takes a pass for one purchase: until it is settled or the lease ends, no other `nonce` gets it.
+    /// Claims a pass for one purchase. Until it is settled or the lease ends, no other `nonce` gets it.
     async fn claim(&self, target: QueueTarget, user: UserId, expires_at: u64, nonce: &str)
     -> Result<Claim, StoreError>;
 
-    /// Whether a purchase with this pass might begin. None does, and one that is under way is no matter: never
+    /// Whether a purchase with this pass could begin. Claims nothing, and ignores a purchase under way: never
     /// [`Claim::InUse`].
     async fn check(&self, target: QueueTarget, user: UserId, expires_at: u64) -> Result<Claim, StoreError>;
 
-    /// Ends a claim. Spending also works late, after the lease; giving back only removes the claim of this `nonce`.
+    /// Ends a claim. Spending also works after the lease has ended. Giving back only removes the claim of this `nonce`.
     async fn settle(
         &self,
         target: QueueTarget,
@@ -75,83 +75,83 @@ pub trait PassStore: Send + Sync {
         how: Settlement,
     ) -> Result<Settled, StoreError>;
 
-    /// A purchase that needed no pass succeeded `ago`: every pass that this person was given until then is spent, also one
-    /// that another purchase has claimed. Their pass from the queue is consumed, once; a direct pass is in no book here,
-    /// since nobody has seen one. The first call says that it was now (zero), and no pass of theirs is left; one that
-    /// is repeated says how long ago it was, and touches no pass given since.
+    /// A purchase that needed no pass succeeded `ago`. Every pass that this person was given until then is spent, also
+    /// one that another purchase has claimed. Their pass from the queue is consumed, once; a direct pass counts
+    /// nowhere, since the gate has not seen one. The first call says zero: no pass of theirs stays live. A repeated
+    /// call says how long ago it was, and leaves passes given since.
     async fn spend_all(&self, target: QueueTarget, user: UserId, ago: Duration) -> Result<Settled, StoreError>;
 }
 
-/// What the admission of a target needs.
+/// The calls that admit people of a target.
 #[async_trait]
 pub trait PumpStore: Send + Sync {
-    /// Takes the tick lock for `owner`, or says how long another holds it. An economy, not the guarantee.
+    /// Takes the tick lock for `owner`, or says how long another holds it. The lock saves work; it guarantees nothing.
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError>;
 
-    /// Removes who fell silent, and counts passes that ended: at most 250 of each a call. This tick has `evicted` so many
-    /// already, and sweeps may take half of what one may evict ([`QueueRules::max_evict_per_tick`]).
+    /// Evicts silent people, and counts passes that have ended: at most 250 of each in a call. This tick has already
+    /// evicted `evicted` people; its sweeps may evict half of [`QueueRules::max_evict_per_tick`].
     async fn sweep_stale(&self, target: QueueTarget, evicted: u64) -> Result<Sweep, StoreError>;
 
-    /// Moves the mark by one batch of people, if one is due. Not sooner than a tick after the store was lost, on our own
-    /// monotonic clock: a failover may have lost the last batch. This tick has `evicted` so many already.
+    /// Moves the mark by one batch of people, if one is due. Not for one tick after the store was lost, on our own
+    /// monotonic clock: a failover may have lost the last batch. This tick has evicted `evicted` people.
     async fn advance_admission(&self, target: QueueTarget, evicted: u64) -> Result<Tick, StoreError>;
 
-    /// What the pumps look after. Also puts back what this replica served since the last call.
+    /// The targets that the pumps tick for. Also lists again the targets that this replica served since the last call.
     async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError>;
 
-    /// Makes room for a target among at most `limit` active ones (`None`: whatever their number). It is among them at the
-    /// next [`Self::active_targets`] at the latest. False: there is none.
+    /// Makes a target active, among at most `limit` (`None`: no limit). It is listed at the next
+    /// [`Self::active_targets`] at the latest. False: there is no room.
     async fn register_active(&self, target: QueueTarget, limit: Option<u64>) -> Result<bool, StoreError>;
 
-    /// Takes a target without a queue out of the active ones. False: it has one (again), and stays.
+    /// Removes a target without a queue from the active ones. False: it has a queue (again), and stays.
     async fn retire(&self, target: QueueTarget) -> Result<bool, StoreError>;
 }
 
-/// Which replicas share this store. One in memory has no other.
+/// The replicas that share this store. A store in memory has only one.
 #[async_trait]
 pub trait ReplicaStore: Send + Sync {
-    /// Tells the other replicas on this store that `me` lives; those that do, for all that is known. A store of one's own
-    /// has none.
+    /// Tells the other replicas on this store that `me` is alive. Returns those known to be alive. A store in memory
+    /// has no others.
     async fn announce(&self, _me: &Replica) -> Result<Vec<Replica>, StoreError> {
         Ok(Vec::new())
     }
 
-    /// Tells them that `me` ends.
+    /// Tells the other replicas that `me` ends.
     async fn withdraw(&self, _me: &Replica) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
-/// What is known of the store without asking it.
+/// What is known about the store without a call.
 pub trait StoreHealth: Send + Sync {
-    /// Whether the store, or a part of it, is away at present, as far as is known without asking it.
+    /// Whether the store, or a part of it, is known to be unavailable, without a call.
     fn is_degraded(&self) -> bool;
 
-    /// Whether the part of it that has this target is.
+    /// Whether the part that has this target is known to be unavailable.
     fn is_away(&self, target: QueueTarget) -> bool;
 
     /// When the connection to that part was last lost or found again, on [`crate::clock::StoreClock::monotonic`].
     fn lost_at(&self, target: QueueTarget) -> Option<Duration>;
 }
 
-/// How many people [`QueueStore::adopt`] takes over at a time: a script that runs longer holds everybody up.
+/// Most people in one [`QueueStore::adopt`]: a longer script would delay all other calls.
 pub const MOST_ADOPTED_A_CALL: usize = 250;
 
 /// A replica, as the others see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replica {
-    /// Another in every process; has no space in it.
+    /// Different in every process; contains no space.
     pub name: String,
-    /// What its secrets are known by.
+    /// The fingerprints of its secrets.
     pub keys: KeyFingerprints,
 }
 
-/// What somebody has with a target.
+/// What a person has with a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// A place in the queue.
     Waiting(QueuePosition),
-    /// A live pass, new or the one from before, that ends at `expires_at` (seconds since the epoch).
+    /// A live pass, new or issued before.
     Admitted {
         /// Seconds since the epoch.
         expires_at: u64,
@@ -178,16 +178,16 @@ pub enum Claim {
     Spent,
     /// No: another purchase with it is under way.
     InUse,
-    /// No: on the store's time it is over.
+    /// No: it has ended, on the store's time.
     Expired,
 }
 
 /// How a purchase ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Settlement {
-    /// The shop took it: the pass is used up.
+    /// The shop accepted the purchase: the pass is used up.
     Spent,
-    /// The shop declined: the pass works again.
+    /// The shop declined the purchase: the pass works again.
     GivenBack,
 }
 
@@ -198,59 +198,59 @@ pub enum Settled {
     Consumed,
     /// A direct pass is used up.
     DirectConsumed,
-    /// The claim is gone and the pass works again; or all that was done before.
+    /// The claim is given back and the pass works again, or the claim was settled before.
     Nothing,
 }
 
-/// What taking people over after an outage did.
+/// What adoption after an outage did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Adopted {
-    /// Passes recorded, which count as issued from now on.
+    /// Passes recorded; they count as issued from now on.
     pub issued: u64,
-    /// Older passes of the same people that were found to be over.
+    /// Older passes of the same people that had ended.
     pub expired: u64,
-    /// Places given up for a pass that has ended meanwhile.
+    /// Places given up because the pass has ended in the meantime.
     pub left: u64,
 }
 
 /// The tick lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TickLock {
-    /// Ours.
+    /// The caller holds it.
     Ours,
-    /// Another's, for at most this long.
+    /// Another holds it, for at most this long.
     HeldFor(Duration),
 }
 
 /// What a sweep did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sweep {
-    /// The target has no queue any more; nothing was written.
+    /// The target has no queue now; nothing was written.
     pub gone: bool,
     /// People evicted.
     pub evicted: u64,
     /// Passes counted as expired.
     pub expired: u64,
-    /// There may be more to do right away.
+    /// There may be more to do: call again at once.
     pub more: bool,
 }
 
 /// What a tick did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tick {
-    /// The target has no queue any more; nothing was written.
+    /// The target has no queue now; nothing was written.
     Gone,
-    /// Too early, or paused: come back in this long.
+    /// Too early, or paused: try again after this time.
     NotYet(Duration),
-    /// A batch went; the next may go in `next_in`.
+    /// A batch went; the next may go after `next_in`.
     Moved {
         /// People admitted, at most the batch.
         people: u64,
-        /// Silent people met on the way and evicted.
+        /// Silent people on the way, who were evicted.
         evicted: u64,
-        /// Until the next batch may go.
+        /// Time until the next batch may go.
         next_in: Duration,
-        /// How far after the earliest moment it went.
+        /// Delay after the earliest possible moment.
         late: Duration,
     },
 }
@@ -258,33 +258,33 @@ pub enum Tick {
 /// Why the store gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// It is away: refused, reset, full, read-only, loading; or known to be from before.
+    /// The store is unavailable: refused, reset, full, read-only, loading; or the circuit breaker is open.
     #[error("the store is away: {0}")]
     Unavailable(String),
-    /// It did not answer in time, which alone does not mean that it is away.
+    /// The store did not answer in time. That alone does not mean that it is unavailable.
     #[error("the store did not answer in time")]
     TimedOut,
-    /// It answered something that makes no sense: a fault of ours.
+    /// The store answered something that makes no sense: our own bug.
     #[error("the store answered something unexpected: {0}")]
     Broken(String),
 }
 
-/// What a store must know of the configuration.
+/// What a store needs from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueRules {
-    /// How many may wait for one target.
+    /// How many people may wait for one target.
     pub capacity: u64,
-    /// People a tick.
+    /// People per tick, and the tick.
     pub pacing: Pacing,
-    /// Milliseconds without a poll after which a place is lost: the heartbeat timeout and its slack.
+    /// Milliseconds without a poll after which a person loses the place: the heartbeat timeout plus its slack.
     pub silent_after_ms: u64,
-    /// Silent people a tick evicts at most, its sweeps and its way to the batch together.
+    /// Most silent people that one tick evicts, in its sweeps and on the way to the batch together.
     pub max_evict_per_tick: u64,
-    /// Milliseconds after the last call of a person after which a target is forgotten.
+    /// Milliseconds from the last call of a person until a target is forgotten.
     pub idle_ttl_ms: u64,
-    /// Seconds a pass lives.
+    /// Lifetime of a pass in seconds.
     pub token_ttl_seconds: u64,
-    /// Milliseconds a claim holds without being settled: the upstream's limit and 5 s.
+    /// Milliseconds that an unsettled claim holds: the upstream's limit plus 5 s.
     pub lease_ms: u64,
 }
 
@@ -303,8 +303,8 @@ impl QueueRules {
         }
     }
 
-    /// How many silent people a sweep may still evict, where its tick has `evicted` so many. Half at least is left for those in front
-    /// of the batch: else no batch would go until all others were swept.
+    /// How many silent people a sweep may still evict, if its tick has evicted `evicted`. At least half is left for
+    /// those in front of the batch: else no batch would go until all others were swept.
     pub(crate) fn sweep_may_evict(&self, evicted: u64) -> u64 {
         (self.max_evict_per_tick / 2).saturating_sub(evicted)
     }
@@ -314,7 +314,7 @@ impl QueueRules {
         self.max_evict_per_tick.saturating_sub(evicted)
     }
 
-    /// How long the tick lock holds at most: 0.95 of a tick, and of 2 s (DESIGN 5).
+    /// Longest life of the tick lock in ms: 0.95 of a tick, at most 0.95 of 2 s (`docs/design.md`, "Redis keys").
     pub fn lock_ms(&self) -> u64 {
         self.pacing.tick_ms.min(2000) * 95 / 100
     }

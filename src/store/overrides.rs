@@ -1,34 +1,34 @@
-//! What an operator may set for one target over the configuration.
+//! What an operator may override for one target.
 
 use std::ops::RangeInclusive;
 
 use crate::config::QueueConfig;
 
-/// An operator's settings for one target. They outlive its queue, and free it from the limit of active targets.
+/// An operator's settings for one target. They outlive its queue, and exempt it from the limit of active targets.
 ///
-/// A value outside its range counts as none: a slip of the hand must neither stop a queue nor open it. The scripts hold
-/// to the same ranges (`redis-scripts/includes/pace.lua`). Other than in the configuration, 0 people are a wish.
+/// A value outside its range is ignored: a typing error must neither stop a queue nor open it. The scripts use the same
+/// ranges (`redis-scripts/includes/pace.lua`). Unlike in the configuration, 0 people are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overrides {
-    /// People a tick.
+    /// People per tick.
     pub batch: Option<u64>,
-    /// Milliseconds a tick.
+    /// Length of a tick in milliseconds.
     pub tick_ms: Option<u64>,
-    /// How many may wait.
+    /// How many people may wait.
     pub capacity: Option<u64>,
-    /// How many may be inside: live passes, and who is admitted and has not collected the pass yet.
+    /// How many people may be inside: live passes, plus admitted people who have not collected the pass yet.
     pub max_active: Option<u64>,
     /// No batch goes.
     pub paused: bool,
 }
 
 impl Overrides {
-    /// What [`Self::batch`] may be.
+    /// Range of [`Self::batch`].
     pub const BATCH: RangeInclusive<u64> = 0..=*QueueConfig::BATCH_SIZE.end();
-    /// What [`Self::tick_ms`] may be.
+    /// Range of [`Self::tick_ms`].
     pub const TICK_MS: RangeInclusive<u64> = QueueConfig::TICK_MS;
-    /// What [`Self::capacity`] may be.
+    /// Range of [`Self::capacity`].
     pub const CAPACITY: RangeInclusive<u64> = 0..=*QueueConfig::CAPACITY.end();
-    /// What [`Self::max_active`] may be.
+    /// Range of [`Self::max_active`].
     pub const MAX_ACTIVE: RangeInclusive<u64> = Self::CAPACITY;
 }

@@ -1,6 +1,6 @@
 //! The queue on Redis, shared by all replicas.
 //!
-//! Here: which script does what, and what is counted on its reply. The scripts decide; see `redis-scripts/`.
+//! Here: which script serves which call, and what is counted from its reply. The scripts decide; see `redis-scripts/`.
 
 mod active;
 mod batch;
@@ -40,7 +40,7 @@ use crate::{
     redis::{Failure, Masters, connection::BadUrl, keys, scripts},
 };
 
-/// The queue on Redis. People's calls go in groups on one connection, the rest over a pool.
+/// The queue on Redis. People's calls share one connection, most of them in groups; all other calls use a pool.
 pub struct RedisStore {
     runner: Arc<ScriptRunner>,
     enter: Batcher<Visit>,
@@ -51,11 +51,8 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// A store on the Redis of this configuration, whose calls run on the calling runtime. Redis may be away: then it
-    /// is connected to when it comes.
-    ///
-    /// # Errors
-    /// [`BadUrl`].
+    /// A store on the configured Redis. Its calls run on the calling runtime. If Redis is unavailable, the store
+    /// connects when it is available.
     pub async fn connect(
         config: &RedisConfig,
         rules: QueueRules,
@@ -65,10 +62,7 @@ impl RedisStore {
         Self::build(config, rules, clock, metrics, None).await
     }
 
-    /// As [`Self::connect`], for tests: `time` (its wall clock) takes the place of Redis's own.
-    ///
-    /// # Errors
-    /// [`BadUrl`].
+    /// As [`Self::connect`], for tests: the wall clock of `time` replaces Redis's clock.
     pub async fn connect_with_test_time(
         config: &RedisConfig,
         rules: QueueRules,
@@ -106,7 +100,7 @@ impl RedisStore {
         &self.runner.masters
     }
 
-    /// What about the server's settings may hurt during a sale, in words for the operator.
+    /// Server settings that may harm a sale, as warnings for the operator.
     pub async fn server_warnings(&self) -> Vec<String> {
         server::warnings(&self.runner.masters).await
     }
@@ -145,7 +139,7 @@ impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Away(cause) => Self::Unavailable(cause),
-            // Keys on their way are there in a moment: worth asking again, and no outage.
+            // Keys that are moving are available in a moment: retry, this is no outage.
             Failure::TimedOut | Failure::Moving(_) | Failure::JustLost(_) => Self::TimedOut,
             Failure::Broken(what) => Self::Broken(what),
         }
@@ -239,7 +233,7 @@ impl PumpStore for RedisStore {
 
     async fn advance_admission(&self, target: QueueTarget, evicted: u64) -> Result<Tick, StoreError> {
         let may_evict = self.runner.rules.batch_may_evict(evicted);
-        // A failover may have lost the last batch: after losing the master the first one waits a whole tick of ours.
+        // A failover may have lost the last batch. After a loss of the master the first batch waits one tick of ours.
         let quiet = self.runner.quiet_after_loss(self.settings.tick_ms(target));
         let call = ScriptCall::pooled(&scripts::ADMIT, target, []).evicting(may_evict).after_loss(quiet);
         match self.runner.run(call, reply::tick).await {

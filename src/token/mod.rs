@@ -1,4 +1,4 @@
-//! The pass: what is signed, with what, and how it is checked (TDD: Security Information; DESIGN 4 "Pass").
+//! The pass: what is signed, with what, and how it is checked (TDD: Security Information; `docs/design.md`).
 //!
 //! Here: the text of a pass, the keys, signing and verifying; and the same for who an anonymous visitor is. Not here: whether a pass was already used, that is the
 //! store's to know ([`crate::store`]); nor where a pass travels in a request ([`crate::gate`]).

@@ -9,26 +9,44 @@ fn read(path: &str) -> String {
         .unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-#[test]
-fn every_test_that_the_failure_modes_name_is_there() {
-    let text = read("docs/operations/failure-modes.md");
-    let named: Vec<(&str, &str)> = text
-        .split('`')
-        .filter_map(|word| word.split_once("::"))
-        .filter(|(module, _)| {
-            ["away", "many_targets", "outages", "outage_modes", "redis_tls", "replica_faults", "settings"]
-                .contains(module)
-        })
-        .collect();
-    assert!(named.len() > 15, "{named:?}");
-    for (module, test) in named {
-        let source = read(&format!("tests/it/{module}.rs"));
-        let found = match test.strip_suffix('…') {
-            Some(beginning) => source.contains(&format!("async fn {beginning}")),
-            None => source.contains(&format!("async fn {test}(")),
-        };
-        assert!(found, "there is no test {module}::{test}");
+/// Every source file below this directory, one after the other.
+fn sources(directory: &Path) -> String {
+    let mut text = String::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            text.push_str(&sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&fs::read_to_string(&path).unwrap());
+        }
     }
+    text
+}
+
+#[test]
+fn every_test_that_the_pages_for_operators_name_is_there() {
+    let mut found = 0;
+    for page in ["docs/operations/failure-modes.md", "docs/design.md"] {
+        let text = read(page);
+        for (module, test) in text.split('`').filter_map(|word| word.split_once("::")) {
+            let module = module.rsplit("::").next().unwrap();
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/{module}.rs"));
+            let Ok(mut source) = fs::read_to_string(&file) else { continue };
+            source.push_str(&if file.with_extension("").is_dir() {
+                sources(&file.with_extension(""))
+            } else {
+                String::new()
+            });
+            let name = test.rsplit("::").next().unwrap();
+            let is_there = match name.strip_suffix('…').or(name.strip_suffix("...")) {
+                Some(beginning) => source.contains(&format!("fn {beginning}")),
+                None => source.contains(&format!("fn {name}(")),
+            };
+            assert!(is_there, "{page}: there is no test {module}::{test}");
+            found += 1;
+        }
+    }
+    assert!(found > 40, "{found}");
 }
 
 #[test]

@@ -140,7 +140,7 @@ impl Moves {
     }
 }
 
-/// Panics if some half-open window of a tick saw more than one batch of people (DESIGN 3.2).
+/// Panics if some half-open window of a tick saw more than one batch of people (`docs/design.md`).
 pub(crate) fn assert_never_more_than(moves: &[(u64, u64)], batch: u64, tick_ms: u64) {
     for (i, (start, _)) in moves.iter().enumerate() {
         let people: u64 = moves[i..].iter().take_while(|(at, _)| *at < start + tick_ms).map(|(_, people)| people).sum();

@@ -1,4 +1,4 @@
-//! The sources import one way only (the map in `src/lib.rs`; DESIGN 2).
+//! The sources import one way only (the map in `src/lib.rs`; `docs/design.md`).
 
 use std::{
     fs,

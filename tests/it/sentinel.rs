@@ -257,8 +257,8 @@ async fn without_sentinels_at_the_start_people_go_through_and_queue_once_one_ans
         sleep(Duration::from_millis(20)).await;
     }
     watched.kill_sentinel(2);
-    until("it says so", || server.log().contains("no sentinel tells where the master is"));
-    assert!(!is_degraded(&answered(&server, 1).await), "the last one known holds");
+    until("it says so", || server.log().contains("no sentinel reports the master"));
+    assert!(!is_degraded(&answered(&server, 1).await), "the last known one stays in use");
 }
 
 #[tokio::test]
@@ -287,9 +287,9 @@ async fn sentinels_that_want_tls_and_a_password_are_followed_and_the_log_says_wh
         let server = start(&sentinel_url, files);
         let reply = server.enter(DROP, 1).await;
         assert_eq!((reply.status, reply.state()), (200, "DIRECT_ADMITTED"), "as away: {reply:?}");
-        until("it says why", || server.log().contains("no sentinel tells"));
+        until("it says why", || server.log().contains("no sentinel reports"));
         let log = server.log();
-        let line = log.lines().find(|line| line.contains("no sentinel tells")).unwrap();
+        let line = log.lines().find(|line| line.contains("no sentinel reports")).unwrap();
         println!("{line}");
         assert!(line.contains(why) && line.contains("127.0.0.1:"), "{why}: {line}");
         assert!(!log.contains("hunter2") && !log.contains("panicked"), "{log}");

@@ -125,7 +125,7 @@ async fn a_paused_target_stays_paused_when_redis_restarts_empty() {
         assert_eq!((reply.state(), &reply.body["paused"]), ("WAITING", &true.into()), "{reply:?}");
     }
     assert_eq!(servers[0].stats(DROP).await["admittedCount"], 0);
-    let said = servers.iter().map(|server| server.log().matches("they are back").count()).sum::<usize>();
+    let said = servers.iter().map(|server| server.log().matches("they are restored").count()).sum::<usize>();
     assert_eq!(said, 1, "one of them wrote them back");
 
     // A newer version, written elsewhere, wins.

@@ -1,4 +1,4 @@
-//! How a queue store behaves: one list of behaviours that every store is held to (DESIGN 3 and 5; TDD: 상태 전이 표).
+//! How a queue store behaves: one list of behaviours that every store is held to (`docs/design.md`; TDD: 상태 전이 표).
 
 mod adoption;
 mod numbers;

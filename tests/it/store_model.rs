@@ -1,4 +1,4 @@
-//! Both stores asked the same random things answer the same, and never break the rules (DESIGN 3).
+//! Both stores asked the same random things answer the same, and never break the rules (`docs/design.md`).
 //!
 //! A case is a random sequence of what people, three replicas' pumps and an operator do, with time passing. Every call
 //! goes to both stores; answers and books are compared after each. A referee who sees only answers watches rules 1

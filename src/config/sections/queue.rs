@@ -58,7 +58,7 @@ impl QueueConfig {
         problems.check_range("queue.max_evict_per_tick", self.max_evict_per_tick, 1..=1_000_000);
         problems.check_range("queue.idle_ttl_seconds", self.idle_ttl_seconds, 1..=2_592_000);
         problems.check_range("queue.max_active_targets", self.max_active_targets, 1..=1_000_000);
-        // A silence is told from an outage by missing ticks (DESIGN 5): several must fit into the timeout.
+        // A silence is told from an outage by missing ticks (`docs/design.md`): several must fit into the timeout.
         let longest_tick_ms = self.heartbeat_timeout_seconds.saturating_mul(1000) / 6;
         if self.tick_ms > longest_tick_ms {
             problems.add(

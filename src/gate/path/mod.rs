@@ -16,8 +16,8 @@ pub(super) use self::{
     words::Words,
 };
 
-/// A text is checked after each of this many decodings, and decoded to the end. A server that decodes more often is
-/// assumed to decode to the end.
+/// A text is checked in this many stages: raw, decoded once, twice, and so on. It is also checked decoded to the end,
+/// for servers that decode more often.
 const DECODINGS: usize = 4;
 
 /// Calls `each` with the raw text, the text decoded once, twice, and so on, and decoded to the end.

@@ -1,4 +1,4 @@
-//! The pattern of an id, exact to the last digit.
+//! Replaces the pattern of an id by an exact one.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::domain::MAX_ID;
 
-/// How the descriptions beside the handlers write an id in a pattern. It also takes numbers above [`MAX_ID`].
+/// The pattern for an id in the handlers' descriptions. It also accepts numbers above [`MAX_ID`].
 const ABOUT: &str = "[1-9][0-9]{0,18}";
 
-/// Writes every id in a pattern exactly.
+/// Replaces the pattern of every id by the exact one.
 pub(super) fn with_exact_ids(description: &mut Value) {
     replace(description, &pattern_up_to(&MAX_ID.to_string()));
 }
@@ -29,8 +29,8 @@ fn replace(value: &mut Value, exact: &str) {
     }
 }
 
-/// The canonical decimal numbers from 1 to `max`: those with fewer digits, those that are smaller from some digit on, and
-/// `max` itself.
+/// A pattern for the canonical decimal numbers from 1 to `max`: those with fewer digits, those that are smaller from
+/// some digit on, and `max` itself.
 fn pattern_up_to(max: &str) -> String {
     let mut pattern = format!("([1-9][0-9]{{0,{}}}", max.len() - 2);
     for (at, digit) in max.bytes().enumerate() {

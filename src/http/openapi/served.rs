@@ -1,7 +1,7 @@
-//! Which of the described routes a configuration has.
+//! Selects the described routes that a configuration has.
 //!
-//! A description is read by programs that make clients and tests of it: it names no route that answers 404, and the way
-//! in which this process knows buyers.
+//! Programs generate clients and tests from a description. So it names no route that answers 404, and only the way in
+//! which this process identifies buyers.
 
 use std::sync::OnceLock;
 
@@ -15,7 +15,7 @@ use crate::{
     identity::VISITOR_COOKIE,
 };
 
-/// An id where `identity.ids` is `any`.
+/// An id if `identity.ids` is `any`.
 const TEXT_ID: &str = "^[!-+\\--~]{1,128}$";
 
 /// What a configuration serves.
@@ -24,17 +24,18 @@ pub struct Served {
     limited_drops: bool,
     admin: bool,
     settle: bool,
-    /// Metrics, health and the admin API are on this port, too.
+    /// Metrics, health and the admin API are also on this port.
     management: bool,
     identity: IdentityMode,
     ids: UserIdForm,
-    /// The purchase routes at a shop of one's own, as (method in lower case, pattern, kind); none: the built-in ones.
+    /// The purchase routes of an external shop, as (method in lower case, pattern, kind); `None`: those of the built-in
+    /// shop.
     purchases: Option<Vec<(String, String, QueueTargetType)>>,
     json: OnceLock<Bytes>,
 }
 
 impl Served {
-    /// As configured.
+    /// From the configuration.
     pub fn from_config(config: &Config) -> Self {
         let routes = config.gate.routes.iter();
         let purchases =
@@ -51,7 +52,7 @@ impl Served {
         }
     }
 
-    /// The description, made once.
+    /// The description, generated once.
     pub(super) fn json(&self) -> Bytes {
         self.json.get_or_init(|| Bytes::from(to_json(&self.describe()))).clone()
     }
@@ -97,7 +98,7 @@ impl Served {
         }
     }
 
-    /// Who asks is known in one way only.
+    /// Describes the one way in which this process identifies callers.
     fn describe_buyer(&self, operation: &mut Value) {
         let is_queue = operation["tags"][0] == "queue";
         let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) else { return };
@@ -116,14 +117,14 @@ impl Served {
             }
             IdentityMode::Visitor => {
                 parameters.remove(at);
-                // Who has no cookie gets one by entering, and is nobody elsewhere.
+                // A visitor without a cookie gets one by entering; other calls do not know the visitor.
                 operation["security"] = json!([{ "visitor": [] }, {}]);
             }
         }
     }
 }
 
-/// Describes the configured purchase routes in place of those of the built-in shop.
+/// Describes the configured purchase routes instead of those of the built-in shop.
 fn describe_purchases(paths: &mut Map<String, Value>, purchases: &[(String, String, QueueTargetType)]) {
     let mut described: Vec<(String, String, Value)> = Vec::new();
     paths.retain(|path, operations| {

@@ -78,7 +78,7 @@ async fn whoever_lacks_the_token_changes_and_sees_nothing() {
             for value in &values {
                 request = request.append_header(("Authorization", value.clone()));
             }
-            // Neither a bad name nor a bad body is looked at before the token.
+            // The token is checked before the name and the body.
             let request = request.insert_header(("X-Operator", "")).set_payload("{");
             let got = send_to(&state, request).await;
             got.is_problem(401, "UNAUTHORIZED");

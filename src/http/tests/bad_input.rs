@@ -1,4 +1,4 @@
-//! What makes no sense is refused in one form, with the right code, and never with a 5xx.
+//! Invalid requests are refused in one form, with the right code, and never with a 5xx.
 
 use actix_web::http::{
     Method,
@@ -7,7 +7,7 @@ use actix_web::http::{
 
 use super::*;
 
-/// The calls that name a target, with `TARGET` in its place.
+/// The calls that name a target; `TARGET` stands for it.
 const CALLS: [(&str, &str); 4] = [
     ("POST", "/virtual-queues/TARGET/entries"),
     ("GET", "/virtual-queues/TARGET/entries/me"),

@@ -1,4 +1,4 @@
-//! What is answered when all is well.
+//! The answers to valid requests.
 
 use actix_web::{HttpResponse, body::to_bytes};
 use serde_json::json;

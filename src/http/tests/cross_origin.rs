@@ -105,7 +105,7 @@ async fn an_allowed_page_may_read_answers_and_errors_alike() {
     assert_eq!(got.header("vary"), None);
 }
 
-/// An answer of a shop with rules of its own.
+/// The answer of a shop with rules of its own.
 async fn before_another_shop(path: &str, method: Method) -> Got {
     let theirs = || {
         HttpResponse::Ok()
@@ -113,7 +113,7 @@ async fn before_another_shop(path: &str, method: Method) -> Got {
             .insert_header(("Access-Control-Expose-Headers", "X-Theirs"))
             .body("theirs")
     };
-    // A shop may speak in problems, too.
+    // A shop may send problems, too.
     let problem = || {
         let mut answer = HttpResponse::Conflict().content_type(PROBLEM_JSON).body("theirs");
         answer.extensions_mut().insert(FromShop);

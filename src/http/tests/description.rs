@@ -1,4 +1,4 @@
-//! The OpenAPI description against the routes.
+//! Compares the OpenAPI description with the routes.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ fn description() -> Value {
     serde_json::from_str(&openapi_json()).unwrap()
 }
 
-/// (method, path) of everything described.
+/// (method, path) of every described operation.
 fn described() -> BTreeSet<(String, String)> {
     let description = description();
     let paths = description["paths"].as_object().unwrap();
@@ -29,7 +29,7 @@ fn every_route_is_described_and_nothing_else() {
     let registered: BTreeSet<_> = routes::ALL
         .iter()
         .flat_map(|template| template.allow.split(", ").map(|method| (method.to_owned(), template.path.to_owned())))
-        // `HEAD` stands where `GET` does, by the rules of HTTP.
+        // HTTP allows `HEAD` on every `GET` route.
         .filter(|(method, _)| method != "HEAD")
         .collect();
     assert_eq!(described(), registered);
@@ -70,7 +70,7 @@ async fn every_described_call_reaches_a_handler() {
     }
 }
 
-/// (method, path) of what a process with this configuration describes, and the whole description.
+/// (method, path) of each operation that a process with this configuration describes, and the whole description.
 async fn described_by(change: impl FnOnce(&mut Config)) -> (BTreeSet<String>, Value) {
     let got = send(HttpOptions { served: served(change), ..plain() }, TestRequest::get().uri("/openapi.json")).await;
     assert_eq!(got.header("content-type"), Some("application/json"));
@@ -78,7 +78,7 @@ async fn described_by(change: impl FnOnce(&mut Config)) -> (BTreeSet<String>, Va
     (operations(&description), description)
 }
 
-/// `POST /path` of every operation described.
+/// `POST /path` of every described operation.
 fn operations(description: &Value) -> BTreeSet<String> {
     let paths = description["paths"].as_object().unwrap();
     let operations =
@@ -86,7 +86,7 @@ fn operations(description: &Value) -> BTreeSet<String> {
     operations.collect()
 }
 
-/// What `fewer` lacks.
+/// Entries of `all` that `fewer` lacks.
 fn missing<'a>(all: &'a BTreeSet<String>, fewer: &'a BTreeSet<String>) -> Vec<&'a str> {
     all.difference(fewer).map(String::as_str).collect()
 }

@@ -1,4 +1,4 @@
-//! The whole HTTP side, from request to response, on a queue nobody uses yet.
+//! The whole HTTP part, from request to response, on an empty queue.
 
 mod admin;
 mod bad_input;
@@ -38,7 +38,7 @@ const ME: &str = "/virtual-queues/limited-drop/42/entries/me";
 const STATS: &str = "/virtual-queues/limited-drop/42/stats";
 const ADMIN_TOKEN: &str = "a token that only operators know";
 
-/// A service whose queues nobody uses yet.
+/// A service with empty queues.
 fn unused_service(clock: &StoreClock, flags: &Arc<FeatureFlags>) -> Arc<VirtualQueueService> {
     let (config, metrics) = (Config::parse_default(), Arc::new(Metrics::new()));
     let parts = ServiceParts {
@@ -55,14 +55,14 @@ fn plain() -> HttpOptions {
     HttpOptions { limited_drops: true, cookie: false, admin: None, settle: None, cors: None, served: served(|_| ()) }
 }
 
-/// What is served with the default configuration, changed so.
+/// The served routes with the default configuration after `change`.
 fn served(change: impl FnOnce(&mut Config)) -> Served {
     let mut config = Config::parse_default();
     change(&mut config);
     Served::from_config(&config)
 }
 
-/// Everything that a token opens is there.
+/// With all routes that need a token.
 fn with_admin() -> HttpOptions {
     let key = || Some(BearerKey::new(&ADMIN_TOKEN.into()));
     let served = served(|config| {
@@ -119,7 +119,7 @@ impl Got {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Asserts a complete problem of this status and code.
+    /// Asserts a complete problem with this status and code.
     #[track_caller]
     fn is_problem(&self, status: u16, code: &str) {
         assert_eq!(self.status.as_u16(), status, "{self:?}");

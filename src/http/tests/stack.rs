@@ -68,7 +68,7 @@ async fn no_answer_names_the_server() {
     assert_eq!(got.header("server"), None);
 }
 
-/// A cause that must never get out.
+/// A cause that must not be in the answer.
 const CAUSE: &str = "password=hunter2";
 
 async fn answer_beside_a_shop(path: &str) -> Got {
@@ -128,7 +128,8 @@ async fn the_log_has_the_template_and_the_status_and_nothing_a_client_sent() {
         .with_writer(move || writer.clone())
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
-    // Who first comes by a span or an event decides whether anybody listens: that may be a test on another thread.
+    // The thread that first reaches a span or an event decides whether it is enabled. That may be a test on another
+    // thread.
     send(plain(), TestRequest::get().uri("/health/live")).await;
     tracing::callsite::rebuild_interest_cache();
     for path in [format!("{ENTRIES}?pass=s3cret-query"), "/s3cret-path".to_owned()] {

@@ -1,4 +1,4 @@
-//! What only shows on a real connection.
+//! What only a real connection shows.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::{
 
 use super::*;
 
-/// Sends raw bytes, and gives all that comes back until the server closes, at the latest after ten seconds.
+/// Sends raw bytes and returns all that comes back until the server closes, for at most ten seconds.
 async fn exchange(parts: &[&str]) -> String {
     let state = state(plain());
     let server = HttpServer::new(move || {
@@ -30,7 +30,7 @@ async fn exchange(parts: &[&str]) -> String {
         }
     }
     let mut got = Vec::new();
-    // A reset after the answer is an end like another.
+    // A reset after the answer also ends the connection.
     let _ = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut got)).await.expect("an end");
     handle.stop(false).await;
     String::from_utf8(got).unwrap()

@@ -1,7 +1,7 @@
-//! Which request a proxy asks about. Proxies append it to the path they ask at, or name it in headers of their own.
+//! Which request a proxy asks about. Proxies append it to the path of their question, or name it in headers.
 //!
-//! A buyer can send such headers, too. So the question's URL says which of them counts (`?original=x-original-uri`), and
-//! all others are not looked at. A question that does not say so is clear only if no two of them contradict each other.
+//! A buyer can send such headers, too. So the question's URL says which header counts (`?original=x-original-uri`); the
+//! others are ignored. A question that does not say so is clear only if its headers do not contradict each other.
 
 use std::fmt::Write;
 
@@ -10,13 +10,13 @@ use actix_web::http::{
     header::{HeaderMap, HeaderName, HeaderValue},
 };
 
-/// The key of the question's own query that names a [`Form`].
+/// The key in the question's query that names a [`Form`].
 const KEY: &str = "original=";
 
-/// The header that holds the target of the request a proxy asks about; another one holds its method.
+/// The header that holds the target of the original request; another header holds its method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// nginx, as its documentation shows it: `/path?query`.
+    /// nginx, as in its documentation: `/path?query`.
     OriginalUri,
     /// ingress-nginx: `https://host/path?query`.
     OriginalUrl,
@@ -42,7 +42,7 @@ impl Form {
         })
     }
 
-    /// The request that a question in this form is about; `None`: it says nothing in this form.
+    /// Reads the original request in this form; `None`: there is none in this form.
     fn read(self, headers: &HeaderMap) -> Result<Option<Original>, Unclear> {
         let Some(target) = only(headers, &self.target())? else { return Ok(None) };
         let method = only(headers, &self.method())?.ok_or(Unclear)?;
@@ -54,21 +54,21 @@ impl Form {
     }
 }
 
-/// The request a proxy asks about, as the buyer sent it.
+/// The original request that a proxy asks about, as the buyer sent it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Original {
     pub(super) method: Method,
     pub(super) uri: Uri,
 }
 
-/// Nobody can say which request is meant.
+/// It is unclear which request is meant.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unclear;
 
 impl Original {
-    /// With this method and target.
+    /// The request with this method and target.
     pub(super) fn new(method: &[u8], target: &[u8]) -> Result<Self, Unclear> {
-        // A path, or the one target that has none. Proxies turn `http://host/path` into `/path` themselves.
+        // A path, or `*`, the only target without one. Proxies turn `http://host/path` into `/path` themselves.
         if !(target.starts_with(b"/") || target == b"*") || is_joined(target) {
             return Err(Unclear);
         }
@@ -77,7 +77,7 @@ impl Original {
         Ok(Self { method, uri })
     }
 
-    /// What the headers of a question with this query say.
+    /// Reads the original request from the headers of a question with this query.
     pub(super) fn of_question(query: Option<&str>, headers: &HeaderMap) -> Result<Self, Unclear> {
         match query {
             None | Some("") => Self::of_all_forms(headers),
@@ -89,7 +89,7 @@ impl Original {
         }
     }
 
-    /// What every form says that says something.
+    /// Reads all forms that are present; they must agree.
     fn of_all_forms(headers: &HeaderMap) -> Result<Self, Unclear> {
         let mut found: Option<Self> = None;
         for form in Form::ALL {
@@ -114,13 +114,13 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a Head
     if values.next().is_some() { Err(Unclear) } else { Ok(first) }
 }
 
-/// Two lines that a proxy made one of. A request line has no space in its target.
+/// Two header lines that a proxy joined. A request line has no space in its target.
 fn is_joined(target: &[u8]) -> bool {
     target.windows(2).any(|two| two[0] == b',' && matches!(two[1], b' ' | b'\t'))
 }
 
-/// The target of `https://host/path?query`. The host is the buyer's word: nothing of it may be taken for the end of the
-/// host by one reader and not by the other.
+/// The target of `https://host/path?query`. The buyer chooses the host: it must contain nothing that some readers take
+/// for its end and others do not.
 fn target_of_url(url: &[u8]) -> Result<&[u8], Unclear> {
     let rest = url.strip_prefix(b"https://").or_else(|| url.strip_prefix(b"http://")).ok_or(Unclear)?;
     let (host, target) = rest.split_at(rest.iter().position(|byte| *byte == b'/').ok_or(Unclear)?);
@@ -128,7 +128,7 @@ fn target_of_url(url: &[u8]) -> Result<&[u8], Unclear> {
     if host.iter().all(is_host) { Ok(target) } else { Err(Unclear) }
 }
 
-/// With the encoding of each byte that has no place in a target, as which a shop reads it: some proxies pass them on.
+/// Percent-encodes each byte that a target must not contain: some proxies pass such bytes on, and a shop reads them so.
 fn printable(target: &[u8]) -> String {
     let mut text = String::with_capacity(target.len());
     for byte in target {

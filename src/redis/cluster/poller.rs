@@ -37,7 +37,7 @@ impl SlotMapPoller {
                 }
                 (true, false) | (false, true) => {}
             }
-            self.silent = cluster.map().view.ranges.is_empty() || self.current.is_none();
+            self.silent = cluster.map().slot_map.ranges.is_empty() || self.current.is_none();
             let pace = if cluster.is_degraded() { PACE_TROUBLED } else { PACE_CLOSED };
             let refresh_now = cluster.refresh_now.clone();
             drop(cluster);
@@ -48,30 +48,30 @@ impl SlotMapPoller {
     }
 
     /// What the first node says that says anything, beginning with the one from before.
-    pub(super) async fn view(&mut self, cluster: &Cluster, map: &Map) -> Option<SlotMap> {
+    pub(super) async fn slot_map(&mut self, cluster: &Cluster, map: &Map) -> Option<SlotMap> {
         if let Some((address, mut connection)) = self.current.take()
-            && let Ok(Some(view)) = timeout(LIMIT, ask(&mut connection, &address)).await
+            && let Ok(Some(slot_map)) = timeout(LIMIT, ask(&mut connection, &address)).await
         {
             self.current = Some((address, connection));
-            return Some(view);
+            return Some(slot_map);
         }
         let answering = map.masters.iter().filter(|(_, master)| master.breaker().check().is_ok());
         let mut candidates: Vec<&NodeAddress> = answering.map(|(address, _)| address).collect();
-        for address in map.view.nodes.iter().chain(&cluster.seeds) {
+        for address in map.slot_map.nodes.iter().chain(&cluster.seeds) {
             if !candidates.contains(&address) {
                 candidates.push(address);
             }
         }
         for address in candidates {
-            let told = timeout(LIMIT, async {
+            let asked = timeout(LIMIT, async {
                 let client = cluster.setup.client(Some(address)).ok()?;
                 let mut connection = cluster.setup.connect(&client).await.ok()?;
-                let view = ask(&mut connection, address).await?;
-                Some((view, connection))
+                let slot_map = ask(&mut connection, address).await?;
+                Some((slot_map, connection))
             });
-            if let Ok(Some((view, connection))) = told.await {
+            if let Ok(Some((slot_map, connection))) = asked.await {
                 self.current = Some((address.clone(), connection));
-                return Some(view);
+                return Some(slot_map);
             }
         }
         None
@@ -80,9 +80,9 @@ impl SlotMapPoller {
 
 /// What this node says. Nothing where it does not see a whole cluster: it may be cut off from the others, or have just
 /// come back, and know no better.
-async fn ask(connection: &mut MultiplexedConnection, teller: &NodeAddress) -> Option<SlotMap> {
+async fn ask(connection: &mut MultiplexedConnection, node: &NodeAddress) -> Option<SlotMap> {
     let mut ask = pipe();
     ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
     let (info, slots): (String, Vec<Vec<Value>>) = ask.query_async(connection).await.ok()?;
-    info.lines().any(|line| line.trim() == "cluster_state:ok").then(|| SlotMap::of(slots, teller))
+    info.lines().any(|line| line.trim() == "cluster_state:ok").then(|| SlotMap::of(slots, node))
 }

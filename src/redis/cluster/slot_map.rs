@@ -17,24 +17,24 @@ pub(super) struct SlotMap {
 
 impl SlotMap {
     /// The reply of `CLUSTER SLOTS` by this node. Ranges that make no sense are left out.
-    pub(super) fn of(reply: Vec<Vec<Value>>, teller: &NodeAddress) -> Self {
-        let mut view = Self::default();
+    pub(super) fn of(reply: Vec<Vec<Value>>, asked: &NodeAddress) -> Self {
+        let mut slot_map = Self::default();
         for range in reply {
             let mut parts = range.into_iter();
             let mut slot = || parts.next().and_then(|slot| from_redis_value::<u16>(slot).ok());
             let (Some(first), Some(last)) = (slot(), slot()) else { continue };
             // The master comes first; one that cannot be read is not the replica after it.
-            let nodes: Vec<Option<NodeAddress>> = parts.map(|node| node_of(node, teller)).collect();
+            let nodes: Vec<Option<NodeAddress>> = parts.map(|node| node_of(node, asked)).collect();
             if let Some(Some(master)) = nodes.first()
                 && first <= last
                 && last < SLOTS
             {
-                view.ranges.push((first, last, master.clone()));
+                slot_map.ranges.push((first, last, master.clone()));
             }
-            view.nodes.extend(nodes.into_iter().flatten());
+            slot_map.nodes.extend(nodes.into_iter().flatten());
         }
-        view.ranges.sort_unstable();
-        view
+        slot_map.ranges.sort_unstable();
+        slot_map
     }
 
     pub(super) fn at(&self, slot: u16) -> Option<&NodeAddress> {
@@ -59,12 +59,12 @@ impl SlotMap {
 }
 
 /// `[host, port, …]`; without a host it is the one that was asked.
-fn node_of(node: Value, teller: &NodeAddress) -> Option<NodeAddress> {
+fn node_of(node: Value, asked: &NodeAddress) -> Option<NodeAddress> {
     let Value::Array(parts) = node else { return None };
     let mut parts = parts.into_iter();
     let host: Option<String> = from_redis_value(parts.next()?).ok()?;
     let port = from_redis_value(parts.next()?).ok()?;
-    let host = host.filter(|host| !host.is_empty()).unwrap_or_else(|| teller.host.clone());
+    let host = host.filter(|host| !host.is_empty()).unwrap_or_else(|| asked.host.clone());
     // `?`: the node does not know.
     (host != "?").then_some(NodeAddress { host, port })
 }
@@ -84,19 +84,22 @@ mod tests {
 
     #[test]
     fn a_slot_is_found_at_its_master_and_at_no_replica_and_a_gap_is_nobodys() {
-        let view = slots(concat!(
+        let slot_map = slots(concat!(
             "*3\r\n",
             "*4\r\n:100\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:7001\r\n$1\r\nb\r\n*3\r\n$9\r\n127.0.0.1\r\n:7003\r\n$1\r\nd\r\n",
             "*3\r\n:0\r\n:98\r\n*4\r\n$0\r\n\r\n:7000\r\n$1\r\na\r\n*0\r\n",
             "*4\r\n:99\r\n:99\r\n*3\r\n$1\r\n?\r\n:7002\r\n$1\r\nc\r\n*3\r\n$9\r\n127.0.0.1\r\n:7004\r\n$1\r\ne\r\n",
         ));
-        assert_eq!(view.at(0), Some(&node("10.0.0.9:7000")), "no host: the one that was asked");
-        assert_eq!(view.at(98), Some(&node("10.0.0.9:7000")));
-        assert_eq!(view.at(99), None, "where the master is not known, its replica is none");
-        assert_eq!((view.at(100), view.at(16_383)), (Some(&node("127.0.0.1:7001")), Some(&node("127.0.0.1:7001"))));
-        assert!(!view.is_complete());
-        assert!(view.nodes.contains(&node("127.0.0.1:7003")), "replicas can be asked, too");
-        assert_eq!(view.owned()[&node("127.0.0.1:7001")], [(100, 16_383)]);
+        assert_eq!(slot_map.at(0), Some(&node("10.0.0.9:7000")), "no host: the one that was asked");
+        assert_eq!(slot_map.at(98), Some(&node("10.0.0.9:7000")));
+        assert_eq!(slot_map.at(99), None, "where the master is not known, its replica is none");
+        assert_eq!(
+            (slot_map.at(100), slot_map.at(16_383)),
+            (Some(&node("127.0.0.1:7001")), Some(&node("127.0.0.1:7001")))
+        );
+        assert!(!slot_map.is_complete());
+        assert!(slot_map.nodes.contains(&node("127.0.0.1:7003")), "replicas can be asked, too");
+        assert_eq!(slot_map.owned()[&node("127.0.0.1:7001")], [(100, 16_383)]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Without the store: the three doors, who is remembered, and the hand-over when it is back.
+//! Without the store: the three policies, who is remembered, and the hand-over when the store is available again.
 
 use super::*;
 use crate::{
@@ -17,7 +17,7 @@ fn throttled(batch: u64, replicas: u64) -> ServiceFixture {
         config.redis.on_failure = OnFailure::Throttle;
         config.redis.replicas = Some(replicas);
     });
-    // Past the tick that a replica waits after its start.
+    // A replica waits one tick after its start.
     fixture.pass_time(2);
     fixture
 }
@@ -46,7 +46,7 @@ async fn whoever_was_let_through_comes_back_to_the_same_pass_and_no_place() {
     assert_eq!(fixture.pass_of(1).await, waited, "the same, byte for byte, also a minute later");
     fixture.service.hand_over().await;
     fixture.store.be(Mood::Answer);
-    // Nothing was lost by the hand-over that failed.
+    // The failed hand-over lost nothing.
     fixture.service.hand_over().await;
     for (id, pass) in [(1, waited), (3, came)] {
         let answer = fixture.service.status(drop_42(), user(id)).await;
@@ -128,7 +128,7 @@ async fn a_throttled_door_lets_the_share_through_each_tick_and_nobody_twice() {
     for tick in 0..3 {
         let answers: Vec<_> = futures_util::future::join_all((1..=10).map(|id| fixture.ask(id))).await;
         let through: Vec<usize> = (0..10).filter(|at| fixture.told_pass(&answers[*at]).is_some()).collect();
-        // Two more each tick, and those from before still hold the same passes.
+        // Each tick admits two more. Those admitted before still hold the same passes.
         assert_eq!(through, (0..2 * (tick + 1)).collect::<Vec<_>>());
         for answer in &answers[through.len()..] {
             let wait = answer.as_ref().unwrap();
@@ -166,7 +166,7 @@ async fn a_throttled_door_stays_shut_for_a_tick_after_the_replica_began() {
     assert_eq!(told(&fixture.ask(1).await), "DIRECT_ADMITTED");
 }
 
-/// Three replicas, people who come at any of them at any time: what the whole lets through, on one clock.
+/// Three replicas on one clock; people ask any of them at any time. Checks how many people all three admit together.
 #[actix_rt::test]
 async fn three_throttled_replicas_let_no_more_than_the_target_through_in_any_window_of_a_tick() {
     let replicas: Vec<ServiceFixture> = (0..3).map(|_| throttled(10, 3)).collect();
@@ -174,7 +174,7 @@ async fn three_throttled_replicas_let_no_more_than_the_target_through_in_any_win
     let (mut through, mut asking) = (Vec::new(), 0u64);
     for at in (0..12_000u64).step_by(100) {
         for _ in 0..4 {
-            // A walk that meets every replica in an uneven order.
+            // Asks all replicas, in an uneven order.
             asking += 1;
             let replica = &replicas[(asking * asking / 7 % 3) as usize];
             if told(&replica.ask(asking).await) == "DIRECT_ADMITTED" {

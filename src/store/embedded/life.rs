@@ -1,8 +1,8 @@
-//! One life of a queue: from the first entry until it has been idle. What people's calls do to it; what ticks do is
-//! in [`super::tick`].
+//! One life of a queue: from the first entry until it has been idle. This file has people's calls; ticks are in
+//! [`super::tick`].
 //!
-//! Function by function this is what the scripts of the same names do on Redis (`redis-scripts/`), where the rules
-//! are explained; here are only the reasons that memory has and Redis has not.
+//! Each function does what the script of the same name does on Redis. `redis-scripts/` explains the rules; here are
+//! only the reasons that apply to memory and not to Redis.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,23 +12,29 @@ use crate::{
     store::Adopted,
 };
 
-/// The admission rate looks this far back.
+/// The time span of the admission rate.
 pub(super) const RATE_WINDOW_MS: u64 = 60_000;
 
-/// What a call found of a person.
+/// What a call found about a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Visit {
-    /// Nothing; `expired`: a pass that was over, now counted.
-    NotInQueue { expired: bool },
-    /// A place.
+    /// Neither place nor pass. `expired`: a pass had ended and is now counted.
+    NotInQueue {
+        expired: bool,
+    },
     Waiting(QueuePosition),
-    /// The turn has come, just now. The wait is unknown if the entry time is.
-    Issued { expires_at: u64, wait_ms: Option<u64> },
-    /// The pass from before.
-    LivePass { expires_at: u64 },
+    /// The pass was issued in this call. The wait is unknown if the entry time is unknown.
+    Issued {
+        expires_at: u64,
+        wait_ms: Option<u64>,
+    },
+    /// The pass issued before.
+    LivePass {
+        expires_at: u64,
+    },
 }
 
-/// The counters of one life (DESIGN 3.5). Each moves only when a removal really removed somebody.
+/// The counters of one life (`docs/design.md`, invariant 6). Each moves only if a removal really removed a person.
 #[derive(Debug, Default)]
 pub(super) struct Books {
     pub(super) entered: u64,
@@ -44,11 +50,10 @@ pub(super) struct Books {
     pub(super) waits: WaitHistogram,
 }
 
-/// One life of a queue.
 #[derive(Debug)]
 pub(super) struct Life {
     pub(super) waiting: Waiting,
-    /// Live passes: when each ends, in seconds.
+    /// Live passes: the expiry of each, in seconds.
     pub(super) passes: Scored,
     /// The last number given.
     pub(super) last_number: u64,
@@ -59,20 +64,20 @@ pub(super) struct Life {
     marked_at: Option<u64>,
     pub(super) books: Books,
     born: u64,
-    /// No batch goes before.
+    /// No batch goes before this time.
     pub(super) next_allowed: u64,
     /// The tick that the last batch paid for, ms.
     pub(super) tick_paid: u64,
-    /// The last tick or sweep.
+    /// Time of the last tick or sweep.
     pub(super) pulse: u64,
-    /// Nobody counts as silent before.
+    /// No person counts as silent before this time.
     pub(super) grace_until: u64,
     /// (ms, people) of the batches of the last minute.
     pub(super) recent: VecDeque<(u64, u64)>,
 }
 
 impl Life {
-    /// A life that begins now: the first batch goes one tick later.
+    /// A life that begins now. The first batch goes one tick later.
     pub(super) fn begin(pacing: Pacing, now: u64) -> Self {
         Self {
             waiting: Waiting::default(),
@@ -91,7 +96,7 @@ impl Life {
         }
     }
 
-    /// One person's call: read, decide and update in one go. `floor`: their passes up to then are spent or revoked.
+    /// One person's call: reads, decides and updates in one step. `floor`: their passes up to it are spent or revoked.
     pub(super) fn visit(&mut self, force: &InForce<'_>, user: UserId, floor: u64) -> Visit {
         self.start_over_on_another_clock(force);
         if let Some(number) = self.waiting.number(user) {
@@ -112,7 +117,7 @@ impl Life {
         }
     }
 
-    /// The next number, at the back. `None`: the queue is full.
+    /// Gives the next number, at the end of the queue. `None`: the queue is full.
     pub(super) fn add(&mut self, force: &InForce<'_>, user: UserId) -> Option<QueuePosition> {
         if self.waiting.len() >= force.capacity {
             return None;
@@ -124,7 +129,7 @@ impl Life {
         Some(self.position(force, self.last_number))
     }
 
-    /// The turn has come: out of the queue, into the passes.
+    /// Moves an admitted person from the queue to the passes.
     fn issue(&mut self, force: &InForce<'_>, user: UserId, number: u64, floor: u64) -> Visit {
         self.waiting.remove(user);
         let expires_at = (force.now_s() + force.rules.token_ttl_seconds).max(floor + 1);
@@ -137,7 +142,7 @@ impl Life {
         Visit::Issued { expires_at, wait_ms }
     }
 
-    /// Takes over one person with a direct pass, `None`: it has ended. Returns whether they had a place.
+    /// Takes over one person with a direct pass; `None`: the pass has ended. Returns whether they had a place.
     pub(super) fn adopt(&mut self, force: &InForce<'_>, user: UserId, pass: Option<u64>) -> (bool, Adopted) {
         let had_place = self.waiting.remove(user);
         let mut adopted = Adopted::default();
@@ -157,7 +162,7 @@ impl Life {
         (had_place, adopted)
     }
 
-    /// An entry time at most every half second, and when the clock went back.
+    /// Notes an entry time at most every half second, and when the clock went back.
     fn note_entry(&mut self, number: u64, now: u64) {
         if self.marked_at.is_some_and(|at| now >= at && now - at < WAIT_UNIT_MS) {
             return;
@@ -166,7 +171,7 @@ impl Life {
         self.entry_times.insert(number, now);
     }
 
-    /// The place of somebody beyond the mark. People who are admitted and have not polled yet are no longer in front.
+    /// The place of a person beyond the mark. Admitted people who have not polled yet are no longer ahead.
     fn position(&self, force: &InForce<'_>, number: u64) -> QueuePosition {
         QueuePosition {
             seq: number,
@@ -178,12 +183,12 @@ impl Life {
         }
     }
 
-    /// A time of the next batch further ahead than was paid for is from another clock: start over.
+    /// A `next_allowed` further ahead than the paid tick comes from another clock: the paid tick starts over.
     pub(super) fn start_over_on_another_clock(&mut self, force: &InForce<'_>) {
         self.next_allowed = self.next_allowed.min(force.now + self.tick_paid);
     }
 
-    /// How many more may be inside, counting those who have been admitted and have not polled yet.
+    /// How many more people may be inside. Admitted people who have not polled yet count as inside.
     pub(super) fn room(&self, force: &InForce<'_>) -> u64 {
         match force.max_active {
             _ if force.paused => 0,
@@ -195,12 +200,11 @@ impl Life {
         }
     }
 
-    /// Passes that are not over. Few are over and not swept yet, so the others are counted.
+    /// Passes that have not ended. Few have ended and are not swept yet, so those are counted and subtracted.
     fn live_passes(&self, force: &InForce<'_>) -> u64 {
         self.passes.len() - self.passes.count_through(force.now_s())
     }
 
-    /// The books as they are now.
     pub(super) fn stats(&self, force: &InForce<'_>) -> QueueStats {
         let live = self.live_passes(force);
         let in_window: u64 = self.recent_batches(force.now).map(|(_, people)| people).sum();
@@ -213,7 +217,7 @@ impl Life {
             evicted: self.books.evicted,
             live,
             consumed: self.books.consumed,
-            // Passes that are over and not swept yet are as good as counted.
+            // Passes that have ended and are not swept yet count as expired.
             expired: self.books.expired + self.passes.len() - live,
             revoked: self.books.revoked,
             direct: self.books.direct,

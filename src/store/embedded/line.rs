@@ -1,27 +1,27 @@
-//! The line: who has which number, and how many stand before them, in O(log n).
+//! The line: which person has which number, and how many people are ahead, in O(log n).
 //!
-//! Numbers only grow, so people are kept in an array in order of arrival, with a Fenwick tree that counts who is
-//! still there. Who goes leaves a hole; the holes are closed once they are most of the array, so memory follows
-//! the number of people and not the numbers.
+//! Numbers only grow, so people are kept in an array in order of arrival. A Fenwick tree counts who is still there. A
+//! person who leaves makes a hole. Holes are closed when they fill most of the array, so memory follows the number of
+//! people and not the numbers.
 
 use crate::domain::UserId;
 
-/// The smallest array worth closing holes in.
+/// Holes are closed only in arrays larger than this.
 const LEAST: usize = 64;
 
 /// People in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// (number, who; `None`: gone), by number.
+    /// (number, person; `None`: gone), by number.
     slots: Vec<(u64, Option<UserId>)>,
-    /// Fenwick tree over `slots`, from 1: node i counts the people in the `i & -i` slots up to i. Its length less one
-    /// is a power of two, and how many slots there is room for.
+    /// Fenwick tree over `slots`, from 1: node i counts the people in the `i & -i` slots up to i. Its length minus one
+    /// is a power of two, and the number of slots it has room for.
     tree: Vec<usize>,
     people: usize,
 }
 
 impl Line {
-    /// Puts somebody at the end. `number` is greater than any before.
+    /// Adds a person at the end. `number` is greater than any before.
     pub(super) fn push(&mut self, number: u64, user: UserId) {
         debug_assert!(self.slots.last().is_none_or(|(last, _)| *last < number), "numbers only grow");
         if self.slots.len() + 1 >= self.tree.len() {
@@ -32,7 +32,7 @@ impl Line {
         self.count(self.slots.len(), |n| n + 1);
     }
 
-    /// Takes out who has this number. False: nobody has.
+    /// Removes the person with this number. False: no person has it.
     pub(super) fn remove(&mut self, number: u64) -> bool {
         let Ok(at) = self.slots.binary_search_by_key(&number, |(n, _)| *n) else { return false };
         if self.slots[at].1.take().is_none() {
@@ -46,7 +46,6 @@ impl Line {
         true
     }
 
-    /// How many people there are.
     pub(super) fn len(&self) -> u64 {
         self.people as u64
     }
@@ -62,9 +61,9 @@ impl Line {
         people as u64
     }
 
-    /// The first person with a number beyond this one.
+    /// The first person with a number greater than this one.
     pub(super) fn first_after(&self, number: u64) -> Option<(u64, UserId)> {
-        // Down the tree to the last slot before which at most that many people stand.
+        // Descend the tree to the last slot that has at most `before` people in front of it.
         let mut before = self.count_through(number) as usize;
         let mut slot = 0;
         let mut step = self.tree.len().saturating_sub(1);
@@ -88,7 +87,7 @@ impl Line {
         }
     }
 
-    /// Builds array and tree anew, with room for twice the people.
+    /// Rebuilds array and tree, with room for twice the people.
     fn close_holes(&mut self) {
         self.slots.retain(|(_, user)| user.is_some());
         let room = (2 * self.people).next_power_of_two().max(LEAST);

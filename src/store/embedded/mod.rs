@@ -1,7 +1,7 @@
 //! The queue in memory: for the demo, a single node, and tests.
 //!
-//! It answers exactly as the scripts on Redis do; `tests/it/store_contract.rs` and `store_model.rs` hold both to it.
-//! Here: which targets there are, and one lock each. Not here: what a call does to a target (see `target.rs`).
+//! It answers exactly as the scripts on Redis do; `tests/it/store_contract.rs` and `store_model.rs` check both. Here:
+//! the targets, and one lock for each. Not here: what a call does to a target (see `target.rs`).
 
 mod life;
 mod line;
@@ -34,16 +34,16 @@ use crate::{
 
 pub use super::Overrides;
 
-/// All targets of this process. It never fails, and forgets everything when the process ends.
+/// All targets of this process. This store never fails, and loses everything when the process ends.
 #[derive(Debug)]
 pub struct EmbeddedStore {
     rules: QueueRules,
     clock: StoreClock,
     metrics: Arc<Metrics>,
     targets: RwLock<HashMap<QueueTarget, Arc<Mutex<Target>>>>,
-    /// What the pumps look after.
+    /// The targets that the pumps tick for.
     active: Mutex<HashSet<QueueTarget>>,
-    /// Tick locks: whose, and until when (ms).
+    /// Tick locks: owner, and end (ms).
     ticking: Mutex<HashMap<QueueTarget, (String, u64)>>,
 }
 
@@ -60,19 +60,19 @@ impl EmbeddedStore {
         })
     }
 
-    /// Sets an operator's overrides for a target, all at once; [`Overrides::default`] takes them back.
+    /// Sets all of an operator's overrides for a target; [`Overrides::default`] removes them.
     pub fn set_overrides(&self, target: QueueTarget, overrides: Overrides) {
         let set = (overrides != Overrides::default()).then_some(overrides);
         self.create(target, |kept, _| kept.overrides = set);
     }
 
-    /// Does something with a target if there is one.
+    /// Calls `what` with the target, if it exists.
     fn find<T>(&self, target: QueueTarget, what: impl FnOnce(&mut Target, &InForce<'_>) -> T) -> Option<T> {
         let kept = self.targets.read().unwrap_or_else(PoisonError::into_inner).get(&target).cloned()?;
         Some(self.with(&kept, what))
     }
 
-    /// Does something with a target; there is one afterwards.
+    /// Calls `what` with the target; creates it if it does not exist.
     fn create<T>(&self, target: QueueTarget, what: impl FnOnce(&mut Target, &InForce<'_>) -> T) -> T {
         let known = self.targets.read().unwrap_or_else(PoisonError::into_inner).get(&target).cloned();
         let kept = known.unwrap_or_else(|| {
@@ -90,7 +90,7 @@ impl EmbeddedStore {
         what(&mut kept, &InForce::new(&self.rules, overrides.as_ref(), now))
     }
 
-    /// What a visit means to the one who came, after it is counted.
+    /// Counts a visit and turns it into the person's answer.
     fn answer(&self, target: QueueTarget, visit: Visit) -> Option<Place> {
         match visit {
             Visit::NotInQueue { expired } => {
@@ -110,7 +110,7 @@ impl EmbeddedStore {
     }
 }
 
-/// Locks, also after a panic elsewhere: one broken call must not stop a whole queue.
+/// Locks, also after a panic elsewhere: one failed call must not stop a whole queue.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -229,7 +229,7 @@ impl PumpStore for EmbeddedStore {
         let now = self.clock.now_ms();
         lock(&self.ticking).retain(|_, (_, until)| *until > now);
         let mut active = lock(&self.active);
-        // Nobody can get hold of a target while the map is locked for writing, so one that nobody holds can go.
+        // While the map is locked for writing no call can get a target, so one that nobody holds can be removed.
         self.targets.write().unwrap_or_else(PoisonError::into_inner).retain(|target, kept| {
             let unused = self.with(kept, |kept, _| {
                 if kept.is_alive() {

@@ -1,4 +1,4 @@
-//! What is in force for one target: the configuration, and the operator's overrides over it.
+//! The rules in force for one target: the configuration, and the operator's overrides over it.
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,7 @@ use crate::{
     store::{Overrides, QueueRules},
 };
 
-/// The rules of one target in one moment.
+/// The rules of one target at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InForce<'a> {
     pub(super) rules: &'a QueueRules,

@@ -1,7 +1,7 @@
-//! People with a score each, in order: what a Redis sorted set is to the scripts.
+//! People with a score each, in order, like a Redis sorted set in the scripts.
 //!
-//! Where only so many of the lowest are taken, it matters who comes first among equals. Redis compares the members
-//! as texts, so `10` comes before `9`; so do we, because both stores are held to the same answers.
+//! If only some of the lowest are taken, the order among equal scores matters. Redis compares members as texts, so `10`
+//! comes before `9`. This type does the same, because tests require the same answers from both stores.
 
 use std::{
     cmp::Ordering,
@@ -10,7 +10,7 @@ use std::{
 
 use crate::domain::UserId;
 
-/// People with a score each; by score, then by the text of the id.
+/// People with a score each, ordered by score, then by the text of the id.
 #[derive(Debug, Default)]
 pub(super) struct Scored {
     scores: HashMap<UserId, u64>,
@@ -18,7 +18,6 @@ pub(super) struct Scored {
 }
 
 impl Scored {
-    /// Sets somebody's score.
     pub(super) fn set(&mut self, user: UserId, score: u64) {
         if let Some(before) = self.scores.insert(user, score) {
             self.order.remove(&(before, ByText(user)));
@@ -26,7 +25,7 @@ impl Scored {
         self.order.insert((score, ByText(user)));
     }
 
-    /// Takes somebody out. False: they were not here.
+    /// Removes a person. False: they were not here.
     pub(super) fn remove(&mut self, user: UserId) -> bool {
         match self.scores.remove(&user) {
             Some(score) => self.order.remove(&(score, ByText(user))),
@@ -34,17 +33,15 @@ impl Scored {
         }
     }
 
-    /// Somebody's score.
     pub(super) fn get(&self, user: UserId) -> Option<u64> {
         self.scores.get(&user).copied()
     }
 
-    /// How many there are.
     pub(super) fn len(&self) -> u64 {
         self.order.len() as u64
     }
 
-    /// How many have at most this score. Costs as many steps as the answer: for scores that a sweep keeps few.
+    /// How many people have at most this score. Takes as many steps as the answer: for scores that a sweep keeps few.
     pub(super) fn count_through(&self, score: u64) -> u64 {
         self.through(score).count() as u64
     }
@@ -58,7 +55,6 @@ impl Scored {
         self.order.iter().take_while(move |(s, _)| *s <= score).map(|(_, ByText(user))| *user)
     }
 
-    /// Whether there is nobody.
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -69,7 +65,7 @@ impl Scored {
 struct ByText(UserId);
 
 impl ByText {
-    /// The digits moved to the left edge of 19, and their number: `9` comes after `10`, and `1` before it.
+    /// The digits shifted to the left of 19 places, and their number: `9` comes after `10`, and `1` before it.
     fn key(self) -> (u64, u32) {
         let digits = self.0.get().ilog10() + 1;
         (self.0.get() * 10u64.pow(19 - digits), digits)

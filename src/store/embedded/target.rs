@@ -1,4 +1,4 @@
-//! All that is kept of one target: the life of its queue, who may not buy again, purchases under way, overrides.
+//! All that is kept of one target: the life of its queue, floors, claims of purchases under way, overrides.
 
 use std::collections::HashMap;
 
@@ -19,38 +19,36 @@ struct Held {
     lease_until: u64,
 }
 
-/// What is kept of one target.
 #[derive(Debug, Default)]
 pub(super) struct Target {
     life: Option<Life>,
-    /// A pass that ends at or before its user's floor (s) is spent or revoked. Floors and claims outlive a life: they
-    /// belong to passes that may still be live, direct ones among them.
+    /// A pass that ends at or before its user's floor (s) is spent or revoked. Floors and claims outlive a life: their
+    /// passes may still be live, direct ones among them.
     floors: Scored,
     claims: HashMap<UserId, Held>,
-    /// When (ms) all but the overrides is forgotten, unless somebody calls before.
+    /// When (ms) everything but the overrides is forgotten, unless a person calls before.
     idle_at: Option<u64>,
     pub(super) overrides: Option<Overrides>,
 }
 
 impl Target {
-    /// Forgets what has been idle for too long. Everything else relies on this having been called first.
+    /// Forgets what has been idle for too long. Everything else relies on this being called first.
     pub(super) fn forget_if_idle(&mut self, now: u64) {
         if self.idle_at.is_some_and(|at| now >= at) {
             *self = Self { overrides: self.overrides, ..Self::default() };
         }
     }
 
-    /// Whether it has a queue.
     pub(super) fn is_alive(&self) -> bool {
         self.life.is_some()
     }
 
-    /// Whether nothing would be lost without it.
+    /// Whether the target can be dropped without loss.
     pub(super) fn is_empty(&self) -> bool {
         self.life.is_none() && self.floors.is_empty() && self.claims.is_empty() && self.overrides.is_none()
     }
 
-    /// Keeps the target for another idle time. Only people's calls do this, never ticks.
+    /// Renews the idle time of the target. Only people's calls do this, never ticks.
     fn slide(&mut self, force: &InForce<'_>) {
         self.idle_at = Some(force.now + force.rules.idle_ttl_ms);
     }
@@ -59,7 +57,7 @@ impl Target {
         self.floors.get(user).unwrap_or(0)
     }
 
-    /// `enter.lua`: what was there, and the new place of somebody who had nothing (`None`: the queue is full).
+    /// `enter.lua`: what was found, and the new place if nothing was found (`None`: the queue is full).
     pub(super) fn enter(&mut self, force: &InForce<'_>, user: UserId) -> (Visit, Option<QueuePosition>) {
         let visit = self.status(force, user);
         if !matches!(visit, Visit::NotInQueue { .. }) || (self.life.is_none() && force.capacity == 0) {
@@ -91,13 +89,13 @@ impl Target {
             life.books.left += 1;
             return Departure::GaveUpPlace;
         }
-        // A pass that is over is the sweep's to count.
+        // The sweep counts a pass that has ended.
         let Some(expires_at) = life.passes.get(user).filter(|at| *at > force.now_s()) else {
             return Departure::WasNotHere;
         };
         life.passes.remove(user);
         life.books.revoked += 1;
-        // Every pass this person was given so far, a direct one included.
+        // Covers every pass this person was given so far, direct ones included.
         let all_so_far = force.now_s() + force.rules.token_ttl_seconds;
         self.floors.set(user, self.floor(user).max(expires_at).max(all_so_far));
         self.slide(force);
@@ -220,12 +218,12 @@ impl Target {
     pub(super) fn sweep(&mut self, force: &InForce<'_>, may_evict: u64) -> Sweep {
         let Some(life) = &mut self.life else { return Sweep { gone: true, ..Sweep::default() } };
         let sweep = life.sweep(force, may_evict);
-        // A floor in the past refuses only passes that are over anyway; the clock may come back by the life of a pass.
+        // A floor in the past refuses only passes that have ended anyway. The clock may go back by the life of a pass.
         let long_over = force.now_s().saturating_sub(force.rules.token_ttl_seconds);
         for user in self.floors.lowest(long_over, super::tick::SWEEP_CHUNK) {
             self.floors.remove(user);
         }
-        // Few: a claim ends with its call, unless that died.
+        // Few claims remain: a claim ends with its call, unless the call died.
         self.claims.retain(|_, held| held.lease_until > force.now);
         sweep
     }

@@ -1,4 +1,4 @@
-//! What only this store has: its own idle time, its own locks, its own memory.
+//! What only this store has: its own idle time, locks and memory.
 
 use super::*;
 use crate::{
@@ -66,7 +66,7 @@ async fn what_is_over_is_not_kept() {
     for id in 1..=20 {
         store.register_active(target(id), None).await.unwrap();
         store.enter_if_absent(target(id), user(1)).await.unwrap();
-        // Passes of targets without a queue, which leave nothing but a claim and a floor.
+        // Passes of targets without a queue: they leave only a claim and a floor.
         store.claim(target(100 + id), user(1), expires_at, "one").await.unwrap();
         store.settle(target(200 + id), user(1), expires_at, "one", Settlement::Spent).await.unwrap();
         store.lock_tick(target(id), "a").await.unwrap();
@@ -109,7 +109,7 @@ fn a_crowd_on_many_threads_loses_nobody() {
             scope.spawn(move || {
                 block_on(async move {
                     for id in 1..=1000 {
-                        // Everybody comes on two threads.
+                        // Each person comes on two threads.
                         let id = id + 1000 * (thread / 2);
                         store.enter_if_absent(target(1 + id % 2), user(id)).await.unwrap().unwrap();
                         store.status(target(1 + id % 2), user(id)).await.unwrap();

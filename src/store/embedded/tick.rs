@@ -1,19 +1,19 @@
-//! What ticks do to a queue: the sweep before, and the batch itself (`evict.lua`, `admit.lua`, `includes/silence.lua`).
+//! What ticks do: the sweep before the batch, and the batch (`evict.lua`, `admit.lua`, `includes/silence.lua`).
 
 use std::time::Duration;
 
 use super::{life::Life, rules::InForce};
 use crate::store::{Sweep, Tick};
 
-/// A sweep takes at most so many of each kind.
+/// A sweep removes at most this many of each kind.
 pub(super) const SWEEP_CHUNK: usize = 250;
-/// Where more are silent, a batch looks at so many people at most (`admit.lua`).
+/// If more people than this are silent, a batch looks at a limited number of people (`admit.lua`).
 const FEW: usize = 250;
 const MOST_LOOKED_AT: usize = 1250;
 
 impl Life {
-    /// The latest poll (ms) that counts as silence; `None` while nobody counts as silent. The only place that judges
-    /// it. Time in which nobody could poll does not count (DESIGN 3.6).
+    /// The latest poll (ms) that counts as silence; `None` while no person counts as silent. Only this function decides
+    /// it. Time in which nobody could poll does not count (`docs/design.md`, invariant 7).
     fn silent_since(&mut self, force: &InForce<'_>) -> Option<u64> {
         let silent_after = force.rules.silent_after_ms;
         let limit = (3 * force.pacing.tick_ms).min(silent_after / 3);
@@ -24,7 +24,7 @@ impl Life {
         if force.now < self.grace_until { None } else { force.now.checked_sub(silent_after) }
     }
 
-    /// Who fell silent goes, and passes that are over are counted.
+    /// Evicts silent people, and counts passes that have ended.
     pub(super) fn sweep(&mut self, force: &InForce<'_>, may_evict: u64) -> Sweep {
         let silent = match self.silent_since(force) {
             Some(since) => self.waiting.silent(since, SWEEP_CHUNK.min(may_evict as usize)),
@@ -41,7 +41,7 @@ impl Life {
         Sweep { gone: false, evicted, expired, more: silent.len() == SWEEP_CHUNK || over.len() == SWEEP_CHUNK }
     }
 
-    /// Entry times older than anybody who waits.
+    /// Removes entry times that no waiting person needs.
     fn forget_old_entry_times(&mut self) {
         let oldest = self.waiting.first_after(0).map_or(self.last_number, |(number, _)| number);
         if let Some(needed) = self.entry_times.range(..=oldest).next_back().map(|(number, _)| *number) {
@@ -49,8 +49,8 @@ impl Life {
         }
     }
 
-    /// Moves the mark past the next batch of people who are there, if a batch is due. That no window of one tick sees
-    /// more than one batch is decided here and only here (DESIGN 3.2).
+    /// Moves the mark past the next batch of people who are there, if a batch is due. Only this function guarantees at
+    /// most one batch in any window of one tick (`docs/design.md`, invariant 2).
     pub(super) fn advance(&mut self, force: &InForce<'_>, may_evict: u64) -> Tick {
         let since = self.silent_since(force);
         self.start_over_on_another_clock(force);
@@ -82,7 +82,7 @@ impl Life {
                 self.waiting.remove(user);
                 evicted += 1;
             } else {
-                // Neither counted nor evicted: the mark stops before them.
+                // The person is neither counted nor evicted: the mark stops before them.
                 break;
             }
             self.mark = number;
@@ -95,8 +95,8 @@ impl Life {
         Tick::Moved { people, evicted, next_in: Duration::from_millis(tick_ms), late }
     }
 
-    /// Of batches that lie within a tick of ours, because they paid for a shorter one: the people, and how long until the
-    /// first of them does not.
+    /// For earlier batches within the present tick, which paid for a shorter one: their people, and the time until the
+    /// first of them is out of it.
     fn within_our_tick(&self, force: &InForce<'_>) -> (u64, u64) {
         let tick_ms = force.pacing.tick_ms;
         if self.tick_paid >= tick_ms {

@@ -1,4 +1,4 @@
-//! The list of the targets that pumps look after (`queue:active`). In a Cluster it may be at another master than a target.
+//! The list of active targets (`queue:active`). In a Cluster it may be on another master than a target.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl RedisStore {
-    /// Who is listed, after listing those who were served.
+    /// Lists the served targets, then reads the list.
     pub(super) async fn read_active(&self) -> Result<Vec<QueueTarget>, StoreError> {
         let served = self.runner.take_served();
         if !served.is_empty()
@@ -41,16 +41,16 @@ impl RedisStore {
         Ok(targets.collect())
     }
 
-    /// Lists a target, unless there are `limit` others already.
+    /// Lists a target, unless `limit` others are listed.
     pub(super) async fn list_as_active(&self, target: QueueTarget, limit: Option<u64>) -> Result<bool, StoreError> {
         if let Some(limit) = limit {
-            // A buyer waits for it: on the connection of people's calls.
+            // A buyer waits for this call, so it goes on the hot lane.
             let args = [target.to_string(), limit.to_string()];
             let (reply, _) = self.runner.masters.run(Lane::Hot, &scripts::REGISTER, &[keys::ACTIVE], &args, 1).await?;
             if reply::registered(&reply)? {
                 return Ok(true);
             }
-            // A target with settings is expected: the limit is against the others.
+            // A target with settings is expected: the limit is for the others.
             let keys = TargetKeys::of(target);
             let mut settings = cmd("HGETALL");
             settings.arg(keys.settings());
@@ -60,22 +60,22 @@ impl RedisStore {
                 return Ok(false);
             }
         }
-        // It has room, and a buyer waits to hear that: the list gets it with those that were served.
+        // The target has room, and a buyer waits for that answer. The list gets the target with the served ones.
         self.runner.note_served([target]);
         Ok(true)
     }
 
-    /// Takes a target that has no queue off the list. False: it has one.
+    /// Removes a target without a queue from the list. False: it has a queue.
     pub(super) async fn retire_target(&self, target: QueueTarget) -> Result<bool, StoreError> {
-        // Somebody may have entered between the pump's look and the removal: so it looks again after it. Two calls: in a
-        // Cluster the two keys are at different masters.
+        // A person may have entered between the pump's look and the removal, so look again after it. Two calls: in a
+        // Cluster the two keys may be on different masters.
         let mut remove = cmd("SREM");
         remove.arg(keys::ACTIVE).arg(target.to_string());
         let () = self.runner.masters.ask(Lane::POOLED, keys::ACTIVE, Call::command(remove)).await?;
         let has_queue = match self.exists(TargetKeys::of(target).seq()).await {
             Ok(has_queue) => has_queue,
             Err(error) => {
-                // Not known: whoever entered must not be without a pump.
+                // The result is unknown: a person who has entered must not be without a pump.
                 self.runner.note_served([target]);
                 return Err(error);
             }

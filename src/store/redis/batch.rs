@@ -1,7 +1,7 @@
-//! Group commit: all the people who gathered for one target go in one call.
+//! Group commit: one call serves all people who gathered for one target.
 //!
-//! A call starts at once when none is under way. While calls are under way people gather, each once, in the order of
-//! arrival; further calls start when a whole batch has gathered, and when one returns.
+//! A call starts at once if none is under way. Otherwise people gather, each once, in the order of arrival. Another
+//! call starts when a whole batch has gathered, and when a call returns.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,19 +15,19 @@ use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
 use crate::{domain::QueueTarget, redis::Failure};
 
-/// People in a call at most.
+/// Most people in a call.
 pub(super) const MOST_PEOPLE: usize = 256;
-/// Calls of one target under way at a time at most.
+/// Most calls of one target under way at a time.
 pub(super) const MOST_CALLS: usize = 4;
 
 /// A call for many people of one target.
 pub(super) trait GroupCall: Send + Sync + 'static {
-    /// Who asks, or what for: what is equal is asked once.
+    /// What is asked; equal items are asked once.
     type Item: Clone + Eq + Hash + Send + Sync + 'static;
-    /// What each gets.
+    /// The answer to one item.
     type Answer: Clone + Send + 'static;
 
-    /// Makes the call: one answer for each of `people`, in their order. Must end by itself.
+    /// Makes the call. Returns one answer for each of `people`, in their order. Must end by itself.
     fn call(
         &self,
         target: QueueTarget,
@@ -37,15 +37,15 @@ pub(super) trait GroupCall: Send + Sync + 'static {
 
 type Waiter<A> = oneshot::Sender<Result<A, Failure>>;
 
-/// Everybody, by target.
+/// The gathered people, by target.
 type Lanes<C> = HashMap<QueueTarget, Lane<<C as GroupCall>::Item, <C as GroupCall>::Answer>>;
 
-/// The people of one target.
+/// The gathered people of one target.
 struct Lane<I, A> {
     order: VecDeque<I>,
     waiters: HashMap<I, Vec<Waiter<A>>>,
     calls_under_way: usize,
-    /// Those of them that have yet to take their people.
+    /// Calls under way that have not taken their people yet.
     calls_starting: usize,
 }
 
@@ -54,7 +54,7 @@ impl<I: Clone + Eq + Hash, A> Lane<I, A> {
         Self { order: VecDeque::new(), waiters: HashMap::new(), calls_under_way: 0, calls_starting: 0 }
     }
 
-    /// Whether one more call is due, which then counts as under way.
+    /// Whether one more call is due; if so, it counts as under way.
     fn one_more(&mut self) -> bool {
         let full = self.order.len() >= MOST_PEOPLE * (self.calls_starting + 1) && self.calls_under_way < MOST_CALLS;
         let due = self.calls_under_way == 0 || full;
@@ -63,7 +63,7 @@ impl<I: Clone + Eq + Hash, A> Lane<I, A> {
         due
     }
 
-    /// The next people to go, those whom nobody waits for any more left out.
+    /// Takes the next people, without those whom no caller waits for any more.
     fn take(&mut self) -> (Vec<I>, Vec<Vec<Waiter<A>>>) {
         let (mut people, mut waiters) = (Vec::new(), Vec::new());
         while people.len() < MOST_PEOPLE
@@ -88,21 +88,21 @@ pub(super) struct Batcher<C: GroupCall> {
 struct Inner<C: GroupCall> {
     call: C,
     limit: Duration,
-    /// Calls run here, not where a person's request does: a worker that stops must not take others' calls with it.
+    /// Calls run here and not on the worker of a request: a worker that stops must not stop other people's calls.
     runtime: Handle,
     lanes: Mutex<Lanes<C>>,
 }
 
 impl<C: GroupCall> Batcher<C> {
-    /// A batcher for `call`, in which nobody waits longer than `limit`, and whose calls run on `runtime`.
+    /// A batcher for `call`. Nobody waits longer than `limit`. Calls run on `runtime`.
     pub(super) fn new(call: C, limit: Duration, runtime: Handle) -> Self {
         Self { inner: Arc::new(Inner { call, limit, runtime, lanes: Mutex::default() }) }
     }
 
-    /// This person's answer, out of a call shared with whoever else came.
+    /// This person's answer, from a call shared with others.
     ///
     /// # Errors
-    /// The call's [`Failure`], also that of a call this person gathered behind; [`Failure::TimedOut`] after the
+    /// The [`Failure`] of the call, also of a call that this person gathered behind; [`Failure::TimedOut`] after the
     /// limit, counted from now.
     pub(super) async fn ask(&self, target: QueueTarget, item: C::Item) -> Result<C::Answer, Failure> {
         let (waiter, answer) = oneshot::channel();
@@ -121,7 +121,7 @@ impl<C: GroupCall> Batcher<C> {
         }
         match timeout(self.inner.limit, answer).await {
             Ok(Ok(answer)) => answer,
-            // Dropped unanswered: the runtime is being shut down.
+            // The waiter was dropped: the runtime is shutting down, or the call panicked.
             Ok(Err(_)) => Err(Failure::Away("we are stopping".to_owned())),
             Err(_) => Err(Failure::TimedOut),
         }
@@ -139,7 +139,7 @@ impl<C: GroupCall> Inner<C> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a call that has been counted as under way.
+    /// Starts a call that already counts as under way.
     fn start(self: Arc<Self>, target: QueueTarget) {
         let runtime = self.runtime.clone();
         let mut under_way = UnderWay { inner: self, target, starting: true, ended: false };
@@ -147,7 +147,7 @@ impl<C: GroupCall> Inner<C> {
     }
 }
 
-/// One of [`MOST_CALLS`], given back also when its call panics or the runtime is shut down.
+/// One of [`MOST_CALLS`] slots. It is given back also if its call panics or the runtime shuts down.
 struct UnderWay<C: GroupCall> {
     inner: Arc<Inner<C>>,
     target: QueueTarget,
@@ -156,9 +156,9 @@ struct UnderWay<C: GroupCall> {
 }
 
 impl<C: GroupCall> UnderWay<C> {
-    /// Makes a call for the people gathered. False: there were none, and the slot is given back.
+    /// Makes a call for the gathered people. False: there were none, and the slot is given back.
     async fn one_call(&mut self) -> bool {
-        // Only now, when the call really starts: who came meanwhile is in it.
+        // Take people only now, when the call starts, so that it includes those who came in the meantime.
         let (people, waiters) = {
             let inner = self.inner.clone();
             let mut lanes = inner.lanes();
@@ -178,7 +178,7 @@ impl<C: GroupCall> UnderWay<C> {
             Ok(answers) => {
                 for (of_user, answer) in waiters.into_iter().zip(answers) {
                     for waiter in of_user {
-                        // Who has given up waiting asks again.
+                        // A caller who stopped waiting asks again.
                         let _ = waiter.send(Ok(answer.clone()));
                     }
                 }
@@ -188,7 +188,7 @@ impl<C: GroupCall> UnderWay<C> {
         true
     }
 
-    /// Fails these people and everybody gathered behind them.
+    /// Fails these people and all people gathered behind them.
     fn fail(&self, waiters: Vec<Vec<Waiter<C::Answer>>>, failure: &Failure) {
         let behind = self.inner.lanes().get_mut(&self.target).map(|lane| {
             lane.order.clear();
@@ -223,7 +223,7 @@ impl<C: GroupCall> Drop for UnderWay<C> {
     fn drop(&mut self) {
         if !self.ended {
             let inner = self.inner.clone();
-            // Whoever gathered behind a call that panicked is told so by their waiters being dropped.
+            // The call panicked: dropping their waiters tells the people who gathered behind it.
             let mut lanes = inner.lanes();
             if let Some(lane) = lanes.get_mut(&self.target) {
                 lane.order.clear();

@@ -1,4 +1,4 @@
-//! The tick lock, and what is read along with it: the target's settings.
+//! The tick lock, and the target's settings, which are read with it.
 
 use std::time::Duration;
 
@@ -17,20 +17,20 @@ use crate::{
 
 /// No replica takes the tick lock for longer, whatever its tick ([`crate::store::QueueRules::lock_ms`]).
 const LONGEST_LOCK_MS: i64 = 2000;
-/// What `PTTL` says of a key that is not there.
+/// The `PTTL` of a missing key.
 const NO_KEY: i64 = -2;
 
-/// What stands at a target when its lock was asked for.
+/// What was found when the lock of a target was requested.
 struct Look {
-    /// `None`: nobody, or nothing that names a holder.
+    /// `None`: no holder, or a value that names none.
     holder: Option<String>,
     ttl_ms: i64,
     settings: Fields,
 }
 
 impl Look {
-    /// Whether the key is none that a replica sets and that ends by itself: somebody else wrote it, or copied it without
-    /// its life; the clock went back, or a failover led to one that is behind.
+    /// Whether this key cannot be a replica's lock, which ends by itself. Someone else wrote it or copied it without
+    /// its expiry, the clock went back, or a failover led to a server whose clock is behind.
     fn is_no_lock(&self) -> bool {
         match &self.holder {
             Some(_) => self.ttl_ms == -1 || self.ttl_ms > LONGEST_LOCK_MS,
@@ -40,11 +40,11 @@ impl Look {
 }
 
 impl RedisStore {
-    /// Takes the lock, or says how long another holds it. Settings that are lost are put right first.
+    /// Takes the lock, or says how long another holds it. Lost settings are restored first.
     pub(super) async fn take_lock(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
         let key = keys::tick_lock(target);
         let look = match self.look(target, &key, owner, true).await {
-            // Only the settings can be of a wrong kind here. Then the scripts go by the configuration, and so do we.
+            // Only the settings can have a wrong type here. The scripts then use the configuration, and so do we.
             Err(Failure::Broken(why)) if why.contains("WRONGTYPE") => self.look(target, &key, owner, false).await?,
             look => look?,
         };
@@ -61,13 +61,13 @@ impl RedisStore {
             }
         }
         if is_no_lock && !ours {
-            // Its holder may be gone, or there never was one. It is an economy only, so nobody waits for it.
+            // Its holder may be gone or may never have existed. The lock only saves work, so nobody waits for it.
             let mut remove = cmd("DEL");
             remove.arg(&key);
             let () = self.runner.masters.ask(Lane::POOLED, &key, Call::command(remove)).await?;
             return Ok(TickLock::HeldFor(Duration::from_millis(1)));
         }
-        // It may have ended between the commands: then it is worth trying again right away.
+        // The lock may have ended between the commands: then try again at once.
         let rest = Duration::from_millis(look.ttl_ms.max(1).unsigned_abs());
         Ok(if ours { TickLock::Ours } else { TickLock::HeldFor(rest) })
     }
@@ -75,7 +75,7 @@ impl RedisStore {
     async fn look(&self, target: QueueTarget, key: &str, owner: &str, settings: bool) -> Result<Look, Failure> {
         let (mut lock, mut holder, mut rest) = (cmd("SET"), cmd("MGET"), cmd("PTTL"));
         lock.arg(key).arg(owner).arg("NX").arg("PX").arg(self.runner.rules.lock_ms());
-        // GET would fail for a key of a wrong kind, and all with it.
+        // GET would fail for a key of a wrong type, and with it the whole call.
         holder.arg(key);
         rest.arg(key);
         let mut commands = vec![lock, holder, rest];

@@ -1,4 +1,4 @@
-//! Purchases that are checked, begin or end together go in one call, as people who enter together do.
+//! Purchases that are checked, begin or end together share one call, like people who enter together.
 
 use std::{
     hash::{Hash, Hasher},
@@ -17,16 +17,16 @@ use crate::{
     store::{Settled, Settlement, StoreError},
 };
 
-/// What is asked about one purchase, or told of it: whose, and with the pass that ends when (s).
+/// A question or a message about one purchase: the person, and the expiry (s) of the pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Purchase {
-    /// It begins.
+    /// The purchase begins.
     Claim { user: UserId, expires_at: u64, nonce: Arc<str> },
-    /// It might.
+    /// Could the purchase begin?
     Check { user: UserId, expires_at: u64 },
-    /// It has ended.
+    /// The purchase has ended.
     Ended { user: UserId, expires_at: u64, nonce: Arc<str>, how: Settlement },
-    /// It needed no pass, and succeeded so long ago.
+    /// A purchase that needed no pass succeeded `ago_ms` ago.
     WithoutPass { user: UserId, ago_ms: u128 },
 }
 
@@ -57,7 +57,7 @@ impl Purchase {
     }
 }
 
-/// Hardly anybody has two under way.
+/// Only the user is hashed: few people have two purchases under way.
 impl Hash for Purchase {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.user().hash(state);
@@ -83,7 +83,7 @@ impl GroupCall for Purchases {
     }
 }
 
-/// A claim was answered as a settlement, or the other way round.
+/// A claim got the answer of a settlement, or the reverse.
 pub(super) fn crossed() -> StoreError {
     StoreError::Broken("purchase.lua answered something else than was asked".to_owned())
 }

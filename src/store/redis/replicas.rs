@@ -1,4 +1,4 @@
-//! Which replicas there are, as they tell each other.
+//! Which replicas there are; they announce themselves.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::{
     token::{Fingerprint, KeyFingerprints},
 };
 
-/// A replica that has not been heard of for so long is gone. They tell once a second.
+/// A replica that was not heard of for this long is gone. Replicas announce themselves once a second.
 const GONE_AFTER: Duration = Duration::from_secs(4);
 
-/// More than these nobody compares.
+/// Most replicas that are compared.
 const MOST: isize = 1000;
 
-/// Writes down that this replica lives; the others that do.
+/// Writes that this replica is alive. Returns the others that are.
 pub(super) async fn announce(masters: &Masters, me: &Replica) -> Result<Vec<Replica>, Failure> {
     let mine = written(me);
     let (seconds, micros): (u64, u64) = ask(masters, Call::command(::redis::cmd("TIME"))).await?;
@@ -31,14 +31,14 @@ pub(super) async fn announce(masters: &Masters, me: &Replica) -> Result<Vec<Repl
     Ok(all.iter().filter(|other| **other != mine).filter_map(|other| read(other)).collect())
 }
 
-/// Takes that back: it ends.
+/// Removes this replica: it ends.
 pub(super) async fn withdraw(masters: &Masters, me: &Replica) -> Result<(), Failure> {
     let mut remove = ::redis::cmd("ZREM");
     remove.arg(keys::REPLICAS).arg(written(me));
     ask(masters, Call::command(remove)).await
 }
 
-/// Beside the breaker: a right that our user lacks here is no outage of the queue. Not while Redis is known to be away.
+/// Failures do not open the breaker: a right that our user lacks is no outage. Not while Redis is unavailable.
 async fn ask<T: ::redis::FromRedisValue + Send + 'static>(masters: &Masters, call: Call) -> Result<T, Failure> {
     masters.of(keys::REPLICAS)?.breaker().check()?;
     masters.ask(Lane::Aside { limit: masters.call_limit() }, keys::REPLICAS, call).await
@@ -50,7 +50,7 @@ fn written(replica: &Replica) -> String {
     keys.fold(replica.name.clone(), |text, key| format!("{text} {key}"))
 }
 
-/// What [`written`] wrote. `None`: another version's.
+/// Reads what [`written`] wrote. `None`: another version wrote it.
 fn read(text: &str) -> Option<Replica> {
     let mut words = text.split(' ');
     let name = words.next()?.to_owned();

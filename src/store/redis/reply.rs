@@ -1,4 +1,4 @@
-//! What the scripts' replies mean: flat integers in, our words out. The only place that knows their order.
+//! What the scripts' replies mean: flat integers in, store types out. Only this module knows their order.
 
 mod reader;
 
@@ -10,14 +10,14 @@ use crate::{
     store::{Adopted, Claim, Departure, Place, Settled, StoreError, Sweep, Tick},
 };
 
-/// A reply and the store's time (ms) in it.
+/// A reply with the store's time (ms).
 #[derive(Debug, PartialEq)]
 pub(super) struct Timed<T> {
     pub(super) now_ms: u64,
     pub(super) value: T,
 }
 
-/// A reply of `now` and something more.
+/// Reads a reply of `now` and more values.
 fn timed<T>(
     script: &'static str,
     reply: &[i64],
@@ -35,10 +35,10 @@ fn timed<T>(
 pub(super) struct Visits {
     /// Each person's place, in the order of the call.
     pub(super) places: Vec<Option<Place>>,
-    /// Passes given in this call, and the waits they ended as far as they are known.
+    /// Passes issued in this call, and the waits that ended with them, as far as they are known.
     pub(super) issued: u64,
     pub(super) waits: Vec<Duration>,
-    /// Passes found to be over in this call.
+    /// Passes that were found to have ended.
     pub(super) expired: u64,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn departure(reply: &[i64]) -> Result<Timed<Departure>, StoreError> {
     })
 }
 
-/// What `purchase.lua` says of one purchase.
+/// The answer of `purchase.lua` for one purchase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purchased {
     /// To a claim.
@@ -129,7 +129,7 @@ pub(super) fn adopted(reply: &[i64]) -> Result<Timed<Adopted>, StoreError> {
     })
 }
 
-/// The reply of `settings_restore.lua`: whether they were written.
+/// The reply of `settings_restore.lua`: whether the settings were written.
 pub(super) fn restored(reply: &[i64]) -> Result<Timed<bool>, StoreError> {
     timed("settings_restore", reply, |reader| reader.yes())
 }

@@ -1,4 +1,4 @@
-//! Runs a script for a target: the arguments that all scripts have, the time, and what is counted on a reply.
+//! Runs a script for a target: the arguments that all scripts have, the time, and what is counted from a reply.
 
 use std::{
     collections::HashSet,
@@ -22,7 +22,7 @@ use crate::{
     store::{Place, QueueRules, StoreError},
 };
 
-/// The store's clock has stepped if it is further than this from where we thought it was.
+/// If the store's clock differs by more than this from our estimate, it has stepped.
 const CLOCK_STEP_MS: i64 = 1000;
 
 /// What every call needs.
@@ -31,10 +31,10 @@ pub(super) struct ScriptRunner {
     pub(super) rules: QueueRules,
     /// ARGV 2 to 7 of every script.
     rule_args: [String; 6],
-    /// For tests: the time the scripts are told, in place of Redis's own.
+    /// For tests: the time for the scripts, instead of Redis's clock.
     test_time: Option<Arc<dyn Clock>>,
     clock: StoreClock,
-    /// A first reply has been seen: from then on a jump of the clock is a step, before it is our own clock being wrong.
+    /// Whether a first reply was seen. From then on a jump is a step of Redis's clock; before, our own clock was wrong.
     clock_known: Mutex<bool>,
     pub(super) metrics: Arc<Metrics>,
     /// Targets that had people since the last [`Self::take_served`].
@@ -70,12 +70,12 @@ impl ScriptRunner {
         }
     }
 
-    /// The targets that had people since the last time.
+    /// The targets that had people since the last call.
     pub(super) fn take_served(&self) -> Vec<QueueTarget> {
         std::mem::take(&mut *self.served()).into_iter().collect()
     }
 
-    /// Notes that these had people.
+    /// Notes that these targets had people.
     pub(super) fn note_served(&self, targets: impl IntoIterator<Item = QueueTarget>) {
         self.served().extend(targets);
     }
@@ -84,7 +84,7 @@ impl ScriptRunner {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a script. `read` understands its reply.
+    /// Runs a script. `read` parses its reply.
     pub(super) async fn run<T>(
         &self,
         call: ScriptCall,
@@ -102,8 +102,8 @@ impl ScriptRunner {
         })
     }
 
-    /// How long after a loss no batch goes: a tick, of those configured and set for the target the longer. In a time made
-    /// by a test nothing is lost that it does not lose itself.
+    /// How long no batch goes after a loss: one tick, the configured or the target's own, whichever is longer. Zero on
+    /// test time: there only the test itself loses anything.
     pub(super) fn quiet_after_loss(&self, set_tick_ms: Option<u64>) -> Duration {
         match self.test_time {
             Some(_) => Duration::ZERO,
@@ -132,7 +132,7 @@ impl ScriptRunner {
         Ok(reply.value)
     }
 
-    /// Puts targets into `queue:active`.
+    /// Adds targets to `queue:active`.
     pub(super) async fn add_active(&self, targets: Vec<QueueTarget>) -> Result<(), StoreError> {
         let members: Vec<String> = targets.iter().map(QueueTarget::to_string).collect();
         let mut add = ::redis::cmd("SADD");
@@ -148,35 +148,35 @@ pub(super) struct ScriptCall {
     target: QueueTarget,
     /// Its own arguments, after those that all scripts have.
     own: Vec<String>,
-    /// Who share the call.
+    /// How many people share the call.
     people: usize,
-    /// Silent people that it may evict.
+    /// How many silent people it may evict.
     may_evict: u64,
 }
 
 impl ScriptCall {
-    /// For one person, on the lane that buyers wait for.
+    /// A call for one person, on the lane of buyers.
     pub(super) fn hot(script: &'static Script, target: QueueTarget, own: impl IntoIterator<Item = String>) -> Self {
         let own = own.into_iter().collect();
         Self { lane: Lane::Hot, script, target, own, people: 1, may_evict: 0 }
     }
 
-    /// For a pump or an operator.
+    /// A call for a pump or an operator.
     pub(super) fn pooled(script: &'static Script, target: QueueTarget, own: impl IntoIterator<Item = String>) -> Self {
         Self { lane: Lane::POOLED, ..Self::hot(script, target, own) }
     }
 
-    /// So many people share it.
+    /// Sets how many people share the call.
     pub(super) fn shared_by(self, people: usize) -> Self {
         Self { people, ..self }
     }
 
-    /// It may evict so many silent people.
+    /// Sets how many silent people it may evict.
     pub(super) fn evicting(self, may_evict: u64) -> Self {
         Self { may_evict, ..self }
     }
 
-    /// It goes no sooner than `quiet` after the last loss of the master.
+    /// Holds the call back until `quiet` after the last loss of the master.
     pub(super) fn after_loss(self, quiet: Duration) -> Self {
         Self { lane: Lane::Pooled { quiet }, ..self }
     }
@@ -186,7 +186,7 @@ impl ScriptCall {
 pub(super) struct Visit {
     pub(super) runner: Arc<ScriptRunner>,
     pub(super) script: &'static Script,
-    /// The code of who has neither place nor pass.
+    /// The code for a person with neither place nor pass.
     pub(super) absent: i64,
 }
 

@@ -1,13 +1,13 @@
-//! What the servers are set to.
+//! Checks the servers' settings.
 
 use ::redis::cmd;
 
 use crate::redis::{Call, Masters};
 
-/// Less memory than this is little for a sale (DESIGN 5).
+/// Less memory than this is too little for a sale (`docs/operations/running.md`).
 const LITTLE_MEMORY: u64 = 512 * 1024 * 1024;
 
-/// What about the servers' settings may hurt during a sale.
+/// Server settings that may harm a sale, as warnings.
 pub(super) async fn warnings(masters: &Masters) -> Vec<String> {
     let setting = |name| {
         let mut get = cmd("CONFIG");
@@ -19,7 +19,7 @@ pub(super) async fn warnings(masters: &Masters) -> Vec<String> {
     if told.is_empty() {
         return warnings_of(None, masters.have_slots());
     }
-    // The same of many masters is said once.
+    // Many masters may give the same warning; it is reported once.
     let mut all: Vec<String> = Vec::new();
     for warning in told.into_iter().flat_map(|pairs| warnings_of(Some(pairs.concat()), masters.have_slots())) {
         if !all.contains(&warning) {
@@ -29,7 +29,7 @@ pub(super) async fn warnings(masters: &Masters) -> Vec<String> {
     all
 }
 
-/// What is to be said of these settings, names and values in turn.
+/// The warnings about these settings, given as names and values in turn.
 fn warnings_of(settings: Option<Vec<String>>, in_a_cluster: bool) -> Vec<String> {
     let setting = |name: &str| {
         let settings = settings.as_ref()?;

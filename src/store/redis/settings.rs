@@ -1,8 +1,8 @@
-//! What operators set for single targets outlives a Redis that forgets (DESIGN 5 "Empty restart").
+//! An operator's settings survive a Redis that loses its data (`docs/operations/failure-modes.md`).
 //!
-//! Each look at a target reads its settings along with the lock, and remembers the newest. Where the store has none, or
-//! older ones, they are written back before anything else is done with the target. Only a higher version takes
-//! settings away; deleting them is losing them.
+//! Each look at a target reads its settings with the lock, and the replica remembers the newest. If the store has none,
+//! or older ones, the replica writes them back before anything else is done with the target. Only a higher version
+//! removes settings; deleted settings count as lost.
 
 use std::{
     collections::HashMap,
@@ -12,18 +12,18 @@ use std::{
 
 use crate::{domain::QueueTarget, store::Overrides};
 
-/// A hash as Redis tells it.
+/// A hash as Redis returns it.
 pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The field that counts the changes.
 const VERSION: &str = "version";
 const TICK_MS: &str = "tick_ms";
-/// More fields than this are none of ours, and are not kept.
+/// A hash with more fields is not ours and is not kept.
 const MOST_FIELDS: usize = 64;
-/// A text of a setting is shown in the log up to here.
+/// The log shows a setting up to this length.
 const MOST_SHOWN: usize = 40;
 
-/// Settings of one target, every field as it was stored.
+/// Settings of one target, with every field as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Settings {
     version: u64,
@@ -31,7 +31,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// `None`: none are stored, or nothing that could be written back.
+    /// `None`: nothing is stored, or nothing that could be written back.
     fn read(stored: Fields) -> Option<Self> {
         if stored.is_empty() || stored.len() > MOST_FIELDS {
             return None;
@@ -43,7 +43,7 @@ impl Settings {
         Some(Self { version, fields })
     }
 
-    /// Counts the changes; 0: somebody wrote them by hand and gave them none.
+    /// Counts the changes. 0: someone wrote the settings by hand, without a version.
     pub(super) fn version(&self) -> u64 {
         self.version
     }
@@ -54,7 +54,7 @@ impl Settings {
         std::iter::once(self.version.to_string()).chain(fields).collect()
     }
 
-    /// What has no effect, in words for the operator: each setting, what it says, and why.
+    /// The settings without effect, for the operator: name, value and reason.
     fn ignored(&self) -> Vec<String> {
         let why = |field: &str, value: &str| match NUMBERS.iter().find(|(number, _)| *number == field) {
             Some((_, range)) if whole_number(value).is_some_and(|number| range.contains(&number)) => None,
@@ -72,23 +72,23 @@ impl Settings {
         self.fields.iter().filter_map(ignored).collect()
     }
 
-    /// Whether anything is set: what is left after a removal is a version alone.
+    /// Whether anything is set: after a removal only the version is left.
     fn set_anything(&self) -> bool {
         self.fields.iter().any(|(field, _)| field != VERSION)
     }
 }
 
-/// As `settings_restore.lua` reads it: plain digits, and as far as its numbers count in ones.
+/// As `settings_restore.lua` reads it: only digits, and below 2^53, where Lua numbers are exact.
 fn version_of(text: &str) -> u64 {
     whole_number(text).filter(|version| *version < 1 << 53).unwrap_or(0)
 }
 
-/// A number in plain digits, as the scripts read it.
+/// A number of digits only, as the scripts read it.
 fn whole_number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The numbers an operator may set, and their ranges: those of `includes/pace.lua`.
+/// The numbers that an operator may set, with their ranges, as in `includes/pace.lua`.
 const NUMBERS: [(&str, RangeInclusive<u64>); 4] = [
     ("batch_size", Overrides::BATCH),
     (TICK_MS, Overrides::TICK_MS),
@@ -106,7 +106,7 @@ pub(super) fn set_anything(stored: &Fields) -> bool {
 pub(super) struct KnownSettings(Mutex<HashMap<QueueTarget, Settings>>);
 
 impl KnownSettings {
-    /// Takes note of what is stored. Gives what should be there instead, if it was lost.
+    /// Notes what is stored. Returns the settings to write back, if they were lost.
     pub(super) fn note_stored(&self, target: QueueTarget, stored: Fields) -> Option<Settings> {
         let is_stored = !stored.is_empty();
         let stored = Settings::read(stored);
@@ -114,7 +114,7 @@ impl KnownSettings {
         match (known.get(&target), stored) {
             (Some(known), Some(stored)) if known.version > stored.version => Some(known.clone()),
             (before, Some(stored)) => {
-                // Once, and again when they change.
+                // Warn once, and again when the settings change.
                 if before != Some(&stored) {
                     for setting in stored.ignored() {
                         tracing::warn!(%target, setting, "a setting of this target is ignored");
@@ -128,7 +128,7 @@ impl KnownSettings {
         }
     }
 
-    /// The tick that an operator set for this target, ms.
+    /// The operator's tick for this target, ms.
     pub(super) fn tick_ms(&self, target: QueueTarget) -> Option<u64> {
         let known = self.known();
         let (_, tick_ms) = known.get(&target)?.fields.iter().find(|(field, _)| field == TICK_MS)?;

@@ -1,4 +1,4 @@
-//! Against a real Redis.
+//! Tests with a real Redis.
 
 mod faults;
 mod memory;
@@ -42,7 +42,7 @@ fn user(id: u64) -> UserId {
     UserId::try_from(id).unwrap()
 }
 
-/// A store on a Redis of its own, in a time of its own.
+/// A store with its own Redis and its own time.
 struct RedisStoreFixture {
     server: TestServer,
     store: Arc<RedisStore>,
@@ -59,7 +59,7 @@ impl RedisStoreFixture {
         let server = TestServer::start();
         let (time, metrics) = (FakeClock::at(START_MS), Arc::new(Metrics::new()));
         let clock = StoreClock::new(time.clone());
-        // Nothing here is about being slow.
+        // These tests are not about slowness.
         let config = RedisConfig { command_timeout_ms: 10_000, ..server.config() };
         let store = RedisStore::connect_with_test_time(&config, rules, clock, metrics.clone(), time.clone()).await;
         Self { server, store: store.unwrap(), time, metrics }

@@ -1,4 +1,4 @@
-//! After an outage: people let through with a direct pass are taken over (DESIGN 5 "Failing well").
+//! After an outage: people let through with a direct pass are taken over (`docs/design.md`).
 
 use virtual_queue::store::{Adopted, Claim, Departure, Place, Settled, Settlement};
 

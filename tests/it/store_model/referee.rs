@@ -1,4 +1,4 @@
-//! Watches one target's answers for rules 1 to 3 and 8 of DESIGN 3, without knowing how a store works.
+//! Watches one target's answers for the rules of `docs/design.md`, without knowing how a store works.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Calls answered by hand, so that every order of events can be made.
+//! The tests answer the calls, so that they can produce every order of events.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,7 +10,7 @@ use crate::domain::UserId;
 
 type Reply = Result<Vec<u64>, Failure>;
 
-/// A call that the test answers, when it likes.
+/// A call that the test answers, at any time.
 struct ByHand(mpsc::UnboundedSender<(Vec<u64>, oneshot::Sender<Reply>)>);
 
 impl GroupCall for ByHand {
@@ -39,13 +39,13 @@ fn target() -> QueueTarget {
 
 type Asked = tokio::task::JoinHandle<Result<u64, Failure>>;
 
-/// Somebody comes. Whoever comes first is the first to be there: one thread runs tasks in order.
+/// A person comes. One thread runs tasks in order, so the first to come is the first in the call.
 fn come(batcher: &Batcher<ByHand>, id: u64) -> Asked {
     let batcher = batcher.clone();
     tokio::spawn(async move { batcher.ask(target(), UserId::try_from(id).unwrap()).await })
 }
 
-/// Lets everything that can happen happen.
+/// Lets all tasks run as far as they can.
 async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! The integers of a reply, one after the other; what is odd about them is an error.
+//! Reads the integers of a reply one after the other; an unexpected one is an error.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Redis dies, freezes, fills up. Real faults in real time: what is asserted is behaviour and generous limits.
+//! Redis dies, freezes, fills up. The faults and the time are real: the tests check behaviour and generous limits.
 
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ use crate::{
     store::{StoreError, Tick},
 };
 
-/// A store on a Redis of its own, in real time.
+/// A store with its own Redis, in real time.
 async fn open() -> (TestServer, Arc<RedisStore>, Arc<Metrics>) {
     let server = TestServer::start();
     let metrics = Arc::new(Metrics::new());
@@ -28,7 +28,7 @@ async fn enter(store: &RedisStore, id: u64) -> Result<Option<Place>, StoreError>
     store.enter_if_absent(target(), user(id)).await
 }
 
-/// What a call answers, and how long it took.
+/// A call's answer, and how long it took.
 async fn timed(store: &RedisStore, id: u64) -> (Result<Option<Place>, StoreError>, Duration) {
     let clock = SystemClock::new();
     (enter(store, id).await, clock.monotonic())
@@ -41,7 +41,7 @@ async fn reaches(store: &RedisStore, state: State, within: Duration) {
 }
 
 const SOON: Duration = Duration::from_secs(3);
-/// The limit of a call and what a busy machine may add.
+/// The limit of a call, plus what a busy machine may add.
 const BUDGET: Duration = Duration::from_millis(400);
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn a_full_redis_counts_as_away_and_room_brings_it_back() {
     let answer = store.status(target(), user(1)).await;
     assert!(matches!(&answer, Err(StoreError::Unavailable(cause)) if cause.contains("OOM")), "{answer:?}");
     assert!(store.is_degraded());
-    // The probe is a write as well: it does not close the breaker on a server that only reads.
+    // The probe also writes, so it does not close the breaker on a read-only server.
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert!(store.is_degraded());
     ::redis::cmd("DEL").arg("filler").exec_async(&mut redis).await.unwrap();
@@ -199,7 +199,7 @@ async fn redis_may_be_away_at_the_start() {
     assert!(enter(&store, 1).await.unwrap().is_some());
 }
 
-/// Passes bytes to and from a Redis until told to hold those of a connection.
+/// Forwards bytes to and from a Redis until the test holds a connection.
 struct Proxy {
     config: RedisConfig,
     connections: Arc<Mutex<Vec<watch::Sender<bool>>>>,
@@ -227,7 +227,7 @@ impl Proxy {
         Self { config: RedisConfig { url: url.into(), ..server.config() }, connections }
     }
 
-    /// From now on nothing passes on the connection that was made as the `at`-th.
+    /// Stops all traffic on the connection that was made as the `at`-th.
     fn hold(&self, at: usize) {
         self.connections.lock().unwrap()[at].send_replace(true);
     }
@@ -246,7 +246,7 @@ async fn pass(
     }
 }
 
-/// The probe connects first, and makes the hot connection after its first write.
+/// The probe connects first. The hot connection is made after the probe's first write.
 const PROBE: usize = 0;
 const HOT: usize = 1;
 

@@ -1,4 +1,4 @@
-//! What a waiting visitor costs Redis: 226 bytes on Redis 7.0 when this was written.
+//! Memory in Redis for one waiting person: 226 bytes on Redis 7.0 when this was written.
 
 use super::*;
 
@@ -19,7 +19,7 @@ async fn a_waiting_visitor_with_an_id_of_13_digits_costs_under_240_bytes() {
             (0..1000).map(|at| fixture.store.enter_if_absent(target(), user(1_700_000_000_000 + group * 1000 + at)));
         let places = futures_util::future::join_all(crowd).await;
         assert!(places.iter().all(|place| matches!(place, Ok(Some(_)))));
-        // 5,000 people a second: an entry time for every 2,500 of them.
+        // 5,000 people a second: one entry time for every 2,500 of them.
         fixture.pass(200);
     }
     let entered = fixture.store.stats(target()).await.unwrap().entered;

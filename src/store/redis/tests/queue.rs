@@ -1,4 +1,4 @@
-//! The store from outside.
+//! The store, seen from outside.
 
 use super::*;
 use crate::store::{Claim, Departure, Settled, Settlement, StoreError, Sweep, Tick, TickLock};
@@ -263,7 +263,7 @@ async fn a_key_of_the_wrong_kind_is_a_fault_and_no_outage() {
 #[tokio::test]
 async fn a_step_of_the_stores_clock_is_counted_and_our_own_wrong_clock_is_not() {
     let fixture = RedisStoreFixture::open().await;
-    // A replica whose clock is ten minutes behind, on the same Redis.
+    // A replica on the same Redis whose clock is ten minutes behind.
     let metrics = Arc::new(Metrics::new());
     let clock = StoreClock::new(FakeClock::at(START_MS - 600_000));
     let config = fixture.server.config();

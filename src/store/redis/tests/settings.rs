@@ -1,4 +1,4 @@
-//! Settings that an operator wrote by hand, with what hands do.
+//! Settings that an operator wrote by hand, with typical mistakes.
 
 use super::{super::script_runner::ScriptCall, *};
 use crate::{
@@ -13,7 +13,7 @@ async fn set(fixture: &RedisStoreFixture, fields: &[(&str, &str)]) {
     tamper.exec_async(&mut fixture.redis().await).await.unwrap();
 }
 
-/// A poll of somebody who waits, of a pump, and of an operator make sense of what is set; the first says how it goes on.
+/// A poll, a pump and an operator can all work with the settings. Returns the position that the poll got.
 async fn goes_on(fixture: &RedisStoreFixture) -> crate::domain::QueuePosition {
     fixture.store.lock_tick(target(), "somebody").await.unwrap();
     fixture.store.sweep_stale(target(), 0).await.unwrap();
@@ -114,7 +114,7 @@ async fn after_lost_settings_are_back_no_batch_goes_for_a_tick_of_theirs() {
     fixture.pass(1);
     assert_eq!(fixture.store.advance_admission(target(), 0).await, Ok(Tick::NotYet(Duration::from_millis(7999))));
     assert_eq!(goes_on(&fixture).await.next_tick_in_ms, 7999);
-    // A shorter one takes nothing back, and without a queue there is nothing to wait for.
+    // A shorter tick does not shorten the wait, and without a queue there is no wait.
     let restore = async |version: &str, tick_ms: &str| {
         let fields = [version, "version", version, "tick_ms", tick_ms].map(str::to_owned);
         let call = ScriptCall::pooled(&scripts::SETTINGS_RESTORE, target(), fields);

@@ -1,8 +1,8 @@
-//! The example in each header is true.
+//! Checks that the example in each header is true.
 
 use super::*;
 
-/// Whether the header's example ends in this very reply.
+/// Checks that the header's example ends with exactly this reply.
 fn is_the_example(script: &Script, reply: &[i64]) {
     let title = format!("-- {}.lua: ", script.name());
     let own = &script.source()[script.source().find(&title).unwrap()..];
@@ -41,7 +41,7 @@ async fn the_examples_of_the_ticks_scripts_are_true() {
     let mut redis = ScriptFixture::open().await;
     let unused = redis.run(&scripts::EVICT, 1_000_000, &[]).await;
     is_the_example(&scripts::EVICT, &unused);
-    // One gets a pass that ends before 1,000,000; three wait behind a paused pump, and poll no more for its
+    // One person gets a pass that ends before 1,000,000. Three wait while admission is paused, and do not poll in the
     // last minute.
     redis.enter(600_000, 1..=1).await;
     redis.pump(602_000, 602_000).await;

@@ -1,4 +1,4 @@
-//! A Redis without room.
+//! A full Redis.
 
 use super::*;
 
@@ -35,7 +35,7 @@ async fn a_full_redis_fails_ticks_exactly_when_it_fails_polls() {
         let refused = redis.try_run(script, 1_100_000, own).await.unwrap_err();
         assert_eq!(refused.code(), Some("OOM"), "{}: {refused}", script.name());
     }
-    // RedisStoreFixture again after a minute and more: nobody could poll, so nobody is silent.
+    // Redis has room again after more than a minute: nobody could poll, so nobody is silent.
     redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!(redis.run(&scripts::EVICT, 1_100_000, &[]).await, [1_100_000, 1, 0, 0, 0]);
     assert_eq!(redis.run(&scripts::ADMIT, 1_100_000, &[]).await[1..4], [2, 3, 0]);

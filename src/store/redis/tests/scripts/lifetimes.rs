@@ -1,4 +1,4 @@
-//! How long keys live, and what is written at all.
+//! How long keys live, and what the scripts write.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The scripts themselves: their headers' examples, their values, and how long their keys live.
+//! The scripts: the examples in their headers, their values, and how long their keys live.
 
 mod examples;
 mod full;
@@ -12,7 +12,7 @@ use ::redis::aio::MultiplexedConnection;
 use super::*;
 use crate::redis::scripts::{self, Script};
 
-/// A Redis without a store on it, so that nothing but the scripts writes.
+/// A Redis without a store, so that only the scripts write.
 struct ScriptFixture {
     _server: TestServer,
     connection: MultiplexedConnection,
@@ -54,12 +54,12 @@ impl ScriptFixture {
         call.query_async(&mut self.connection).await.unwrap()
     }
 
-    /// Writes the target's settings back.
+    /// Restores the target's settings.
     async fn restore_settings(&mut self, version: &str, fields: &[&str]) -> Vec<i64> {
         self.run(&scripts::SETTINGS_RESTORE, 1_000_000, &[&[version], fields].concat()).await
     }
 
-    /// Ticks and their sweeps every 2 s, from `from` to `to`.
+    /// A sweep and a tick every 2 s, from `from` to `to`.
     async fn pump(&mut self, from: u64, to: u64) {
         for now in (from..=to).step_by(2000) {
             self.run(&scripts::EVICT, now, &[]).await;
@@ -67,7 +67,7 @@ impl ScriptFixture {
         }
     }
 
-    /// Of each key of the target that is there, by its last part: how long it lives (ms), -1 for ever.
+    /// The remaining life (ms) of each existing key of the target, by its last part; -1: no expiry.
     async fn ttls(&mut self) -> BTreeMap<String, i64> {
         let mut ttls = BTreeMap::new();
         for key in TargetKeys::of(target()).all() {
@@ -85,7 +85,7 @@ impl ScriptFixture {
         }
     }
 
-    /// Writes so far: a server that keeps nothing on disk counts them since its start.
+    /// Writes so far: a server without persistence counts them since its start.
     async fn writes(&mut self) -> u64 {
         let info: String = ::redis::cmd("INFO").arg("persistence").query_async(&mut self.connection).await.unwrap();
         let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:")).unwrap();

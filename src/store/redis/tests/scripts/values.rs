@@ -1,4 +1,4 @@
-//! What single scripts do to the queue that is not seen from outside.
+//! Effects of single scripts that are not visible from outside.
 
 use super::*;
 
@@ -12,7 +12,7 @@ async fn the_mark_stops_at_a_silent_person_whom_this_tick_may_not_evict_any_more
         redis.run(&scripts::ADMIT, now, &[]).await;
     }
     redis.ask::<i64>(&["DEL", &redis_key(9)]).await;
-    // 1004 are silent and may be evicted 1000 a tick, so only the tick after that reaches the one who polls.
+    // 1004 people are silent and a tick may evict 1000. So only the next tick reaches the person who polls.
     let first = redis.run(&scripts::ADMIT, 1_070_000, &[]).await;
     assert_eq!(first[..4], [1_070_000, 2, 0, 1000]);
     assert_eq!(redis.ask::<i64>(&["GET", &redis_key(2)]).await, 1000);
@@ -23,7 +23,7 @@ async fn the_mark_stops_at_a_silent_person_whom_this_tick_may_not_evict_any_more
 
 #[tokio::test]
 async fn purchases_in_one_call_are_judged_one_after_the_other() {
-    // The first that asks for a pass gets it, and each purchase ends by itself.
+    // The first purchase that asks for a pass gets it, and each purchase ends independently.
     let claims = ["15000", "7", "1300", "a", "claim", "7", "1300", "b", "claim", "8", "900", "c", "claim"];
     let mut redis = ScriptFixture::open().await;
     assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &claims).await[1..], [1, 3, 4]);
@@ -31,7 +31,7 @@ async fn purchases_in_one_call_are_judged_one_after_the_other() {
     assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &ended).await[1..], [5, 5, 5], "no queue, no books");
     assert_eq!(redis.run(&scripts::PURCHASE, 1_000_000, &claims).await[1..], [2, 2, 4]);
 
-    // What one call of a batch did, the next sees: given back, taken by another, spent, refused.
+    // Each purchase in a call sees what the earlier ones did: given back, claimed by another, spent, refused.
     let mut redis = ScriptFixture::open().await;
     let turns = [
         ["7", "1300", "a", "claim"],
@@ -91,7 +91,7 @@ async fn the_largest_batch_takes_redis_under_5_ms() {
     redis.ask::<i64>(&["HSET", &redis_key(9), "batch_size", "10000", "tick_ms", "500"]).await;
     redis.enter(1_000_000, 1..=60_000).await;
     redis.ask::<()>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]).await;
-    // A hundred of them silent, which the batches go round.
+    // A hundred of them are silent; the batches pass over them.
     redis.ask::<()>(&["HSET", &redis_key(8), "pulse", "1060000", "grace_until", "0"]).await;
     for id in 1..=60_000 {
         if id % 600 != 0 {
@@ -108,6 +108,6 @@ async fn the_largest_batch_takes_redis_under_5_ms() {
         let longest = entries.iter().map(|entry| ::redis::from_redis_value::<u64>(entry[2].clone()).unwrap());
         took.push(longest.max().unwrap());
     }
-    // The machine may be busy; one of five is not.
+    // The machine may be busy, but not in all five runs.
     assert!(took.iter().min().unwrap() < &5000, "{took:?} µs");
 }
