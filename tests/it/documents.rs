@@ -26,7 +26,9 @@ fn sources(directory: &Path) -> String {
 #[test]
 fn every_test_that_the_pages_for_operators_name_is_there() {
     let mut found = 0;
-    for page in ["docs/operations/failure-modes.md", "docs/design.md"] {
+    for page in
+        ["docs/operations/failure-modes.md", "docs/operations/runbook.md", "docs/design.md", "docs/requirements.md"]
+    {
         let text = read(page);
         for (module, test) in text.split('`').filter_map(|word| word.split_once("::")) {
             let module = module.rsplit("::").next().unwrap();
@@ -47,6 +49,21 @@ fn every_test_that_the_pages_for_operators_name_is_there() {
         }
     }
     assert!(found > 40, "{found}");
+}
+
+#[test]
+fn every_log_line_in_the_runbook_is_in_the_code() {
+    let code = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    // A string may go on in the next line.
+    let code = code.split("\\\n").map(str::trim_start).collect::<String>();
+    let text = read("docs/operations/runbook.md");
+    let lines = text.lines().filter_map(|line| Some(line.strip_prefix("### `")?.trim_matches([' ', '`'])));
+    let (mut of_log, mut of_metrics) = (0, 0);
+    for line in lines {
+        assert!(code.contains(line), "no code writes: {line}");
+        *if line.starts_with("virtual_queue_") { &mut of_metrics } else { &mut of_log } += 1;
+    }
+    assert!(of_log > 20 && of_metrics > 5, "{of_log} log lines, {of_metrics} metrics");
 }
 
 #[test]
