@@ -201,7 +201,7 @@ mod tests {
     const FORGOTTEN: Admission = Admission::New { remembered: false };
 
     #[test]
-    fn beyond_the_bound_an_open_door_stays_open_and_a_narrow_one_shuts() {
+    fn beyond_the_bound_open_admits_people_and_throttle_does_not() {
         let through = OutageAdmissions::new(2, 10);
         assert_eq!(through.pass(target(1), true, user(1), 300, 0), REMEMBERED);
         assert_eq!(through.pass(target(2), true, user(1), 300, 0), REMEMBERED, "each target for itself");

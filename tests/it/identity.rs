@@ -15,7 +15,10 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use virtual_queue::clock::StoreClock;
 
-use crate::server::{DROP, Reply, Server};
+use crate::{
+    seen::until,
+    server::{DROP, Reply, Server},
+};
 
 const ENTRIES: &str = "/virtual-queues/limited-drop/42/entries";
 const ME: &str = "/virtual-queues/limited-drop/42/entries/me";
@@ -311,9 +314,8 @@ async fn keys_come_over_tls_from_those_the_machine_trusts_and_from_nobody_else()
     drop(TlsPublisher::start(elsewhere.path(), "{}"));
     let other = elsewhere.path().join("cert.pem");
     let wary = by_token(&publisher.url, &[("SSL_CERT_FILE", other.to_str().unwrap())]);
-    while !wary.log().contains("identity.jwks_url: the keys are not to be had") {
-        sleep(Duration::from_millis(50)).await;
-    }
+    let says = async || wary.log().contains("identity.jwks_url: the keys could not be fetched");
+    until("it says that it has no keys", Duration::from_secs(20), says).await;
     assert_eq!(enter(&wary, &issuer.token(7)).await.refusal(), (503, "IDENTITY_UNAVAILABLE"));
 }
 
