@@ -1,4 +1,4 @@
-//! The pump of one target: when it looks, and what becomes of what it saw.
+//! The pump of one target: when it ticks, and what follows from the result.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -17,21 +17,21 @@ use super::{
 };
 use crate::{domain::QueueTarget, metrics::TickFailure};
 
-/// Ticks for one target, every `queue.tick_ms` (the owner's `AdmissionActor`; TDD: `AdmissionPumpScheduler`).
+/// Ticks for one target, every `queue.tick_ms` (TDD: `AdmissionPumpScheduler`).
 pub struct AdmissionActor {
     target: QueueTarget,
     parts: PumpParts,
     health: Arc<Health>,
-    /// What it waits where all targets would otherwise come at once. Different in each.
+    /// The delay before the first tick, so that targets do not all tick at once. Different for each target.
     stagger: Duration,
     pace: Pace,
-    /// When to ask for the next batch, as the store last said; on the monotonic clock.
+    /// When to ask for the next batch, as the store last replied; on the monotonic clock.
     go_at: Option<Duration>,
     trouble: Trouble,
     gauges: Gauges,
 }
 
-/// The reading of the gauges.
+/// The state of reading the gauges.
 #[derive(Default)]
 struct Gauges {
     /// When they were last read, on the monotonic clock.
@@ -40,7 +40,7 @@ struct Gauges {
 }
 
 impl AdmissionActor {
-    /// An actor that has not ticked yet, and will first do so after `stagger`: at most half a tick.
+    /// An actor whose first tick comes after `stagger`, at most half a tick.
     pub(super) fn new(target: QueueTarget, parts: PumpParts, stagger: Duration) -> (Self, Arc<Health>) {
         let health = Arc::new(Health::new(parts.clock.monotonic()));
         let (stagger, pace) = (stagger.min(parts.tick / 2), Pace::new(parts.tick));
@@ -57,12 +57,12 @@ impl AdmissionActor {
         (actor, health)
     }
 
-    /// At least once a configured tick, so that an actor that says nothing is one that hangs.
+    /// Ticks again after `wait`, at the latest after the configured tick: an actor that is silent for longer is frozen.
     fn look_in(&self, wait: Duration, ctx: &mut Context<Self>) {
         ctx.notify_later(TickNow, wait.clamp(Duration::from_millis(1), self.parts.tick));
     }
 
-    /// A tick ended: stop, or come back.
+    /// A tick ended: stops the actor, or schedules the next tick.
     fn after(&mut self, next: Next, ctx: &mut Context<Self>) {
         let now = self.parts.clock.monotonic();
         self.health.moves(now);
@@ -86,7 +86,7 @@ impl AdmissionActor {
     fn looked(&mut self, looked: Looked, ctx: &mut Context<Self>) {
         self.pace = looked.pace;
         let failed = looked.failed.as_ref().map(|error| {
-            // An outage is logged where it is noticed; this would say it for every target and tick.
+            // The circuit breaker logs an outage. A warning here would repeat it for every target and tick.
             tracing::debug!(target = %self.target, %error, "a tick failed");
             self.failed(&error.to_string());
             TickFailure::Error
@@ -115,7 +115,7 @@ impl AdmissionActor {
         }
     }
 
-    /// Lost if the mailbox is full: the next report says the same.
+    /// The report is lost if the mailbox is full: the next one says the same.
     fn report(&self, seen: Option<(u64, f64)>, late: Option<Duration>, failed: Option<TickFailure>) {
         if seen.is_some() || late.is_some() || failed.is_some() {
             let report = TickReport { pump: self.health.clone(), target: self.target, seen, late, failed };
@@ -123,8 +123,8 @@ impl AdmissionActor {
         }
     }
 
-    /// Beside the ticks, which have no time to wait for it. Once a tick, however often the actor looks, and less often
-    /// where there are very many targets: every replica reads the same numbers.
+    /// Reads the gauges beside the ticks, which have no time to wait for it. Once a tick, however often the actor
+    /// looks, and less often with very many targets: every replica reads the same numbers.
     fn read_gauges(&mut self, ctx: &mut Context<Self>) {
         let now = self.parts.clock.monotonic();
         let every = (self.parts.tick * 3 / 4).max(self.stagger * 10);
@@ -138,7 +138,7 @@ impl AdmissionActor {
         let (store, target) = (self.parts.store.clone(), self.target);
         let read = AssertUnwindSafe(async move { store.stats(target).await }).catch_unwind();
         self.gauges.under_way = Some(ctx.spawn(read.into_actor(self).map(|read, actor, _| {
-            // One that fails is followed by others.
+            // A failed read is ignored: others follow.
             if let Ok(Ok(stats)) = read {
                 actor.report(Some((stats.waiting, stats.admission_rate_per_sec)), None, None);
             }
@@ -155,7 +155,7 @@ impl Actor for AdmissionActor {
     }
 }
 
-/// Time to look.
+/// Starts a tick.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct TickNow;

@@ -17,10 +17,10 @@ use crate::{domain::QueueTarget, metrics::RestartCause, redis::keys, service::Ac
 
 /// How often the active targets are read.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
-/// A pump that has not got on for longer than the configured tick and this hangs. With [`REFRESH_EVERY`] on top, admission
-/// goes on within two ticks of two seconds.
+/// A pump without progress for longer than the configured tick plus this is frozen. With [`REFRESH_EVERY`] added,
+/// admission continues within two ticks of two seconds.
 const FROZEN_AFTER: Duration = Duration::from_secs(1);
-/// How far apart targets begin that would begin together.
+/// The time between the first ticks of targets that start together.
 const STAGGER: Duration = Duration::from_millis(1);
 
 /// Keeps one [`AdmissionActor`] for each active target.
@@ -29,7 +29,7 @@ pub struct Directory {
     active: Arc<ActiveTargets>,
     pumps: HashMap<QueueTarget, Pump>,
     every: Duration,
-    /// The list of active targets is none, as was last logged.
+    /// Whether the last log line said that the list of active targets is unreadable.
     is_broken: bool,
 }
 
@@ -40,20 +40,20 @@ struct Pump {
 
 impl Drop for Pump {
     fn drop(&mut self) {
-        // Also where the directory panics: no actor ticks on that nobody looks after. No message is needed, so it does
-        // not matter whether one that hangs has room for it.
+        // Also if the directory panics: no actor ticks without a supervisor. This needs no message, so it also stops an
+        // actor that is frozen and whose mailbox is full.
         self.health.replace();
     }
 }
 
 impl Directory {
-    /// A directory without pumps; it looks for targets as soon as it is started.
+    /// A directory without pumps. It looks for targets as soon as it is started.
     pub fn new(parts: PumpParts, active: Arc<ActiveTargets>) -> Self {
         let every = REFRESH_EVERY.min(parts.tick);
         Self { parts, active, pumps: HashMap::new(), every, is_broken: false }
     }
 
-    /// One living pump for each of these, and none besides.
+    /// Keeps one live pump for each of these targets, and no others.
     fn keep(&mut self, targets: Vec<QueueTarget>) {
         let wanted: HashSet<QueueTarget> = targets.into_iter().collect();
         let (parts, now) = (&self.parts, self.parts.clock.monotonic());
@@ -83,13 +83,14 @@ impl Directory {
             }
             self.start(target);
         }
-        // A machine that is too busy may lose a thousand at a time.
+        // One line for all: an overloaded machine may lose a thousand at a time.
         if let Some((target, cause, count)) = lost {
             tracing::error!(count, example = %target, ?cause, "admission actors hang or are gone; starting others");
         }
     }
 
-    /// An outage is logged where it is noticed, and passes. A list that is none does not, and readiness knows nothing of it.
+    /// Logs a list that cannot be read: that does not end by itself, and readiness does not show it. An outage ends,
+    /// and the circuit breaker logs it.
     fn log_broken(&mut self, found: &Result<Vec<QueueTarget>, StoreError>) {
         match found {
             Ok(_) if self.is_broken => {
@@ -124,12 +125,12 @@ impl Actor for Directory {
     }
 }
 
-/// Look which targets are active, now; afterwards once a second by itself.
+/// Reads the active targets now. Afterwards the directory does so once a second.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Refresh;
 
-/// End all pumps, and the directory.
+/// Ends all pumps and the directory.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct StopPumps;
@@ -151,7 +152,7 @@ impl Handler<Refresh> for Directory {
             }
             match found {
                 Ok(Ok(targets)) => directory.keep(targets),
-                // Unknown is not none: the pumps there are stay, and are looked after.
+                // Unknown is not empty: the existing pumps stay, and are supervised.
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "the active targets could not be read");
                     directory.keep(directory.pumps.keys().copied().collect());

@@ -1,18 +1,18 @@
-//! What others may know of a pump without asking it: one that is frozen does not answer.
+//! What others can read about a pump without a message to it: a frozen pump does not answer.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
 
-/// One actor's.
+/// The health of one actor.
 #[derive(Debug)]
 pub(super) struct Health {
-    /// When a call of it was last answered or a tick of it ended: milliseconds on the monotonic clock.
+    /// When a call of the actor was last answered, or a tick ended: milliseconds on the monotonic clock.
     moved_at: AtomicU64,
-    /// The target is over and the actor has ended itself.
+    /// The target has ended, and the actor has stopped itself.
     ended: AtomicBool,
-    /// Nobody looks after this one any more, or another has taken over: end after the tick under way.
+    /// The actor has no supervisor any more, or another has taken over: it stops after the current tick.
     replaced: AtomicBool,
 }
 
@@ -25,12 +25,13 @@ impl Health {
         }
     }
 
-    /// It has got on. Where the store is far, a tick may take longer than a tick, and is not frozen.
+    /// Records progress. If round trips to the store are long, one tick may take longer than a tick; that is not
+    /// frozen.
     pub(super) fn moves(&self, now: Duration) {
         self.moved_at.store(now.as_millis() as u64, Ordering::Release);
     }
 
-    /// For how long it has not.
+    /// How long the actor has made no progress.
     pub(super) fn stood_still(&self, now: Duration) -> Duration {
         now.saturating_sub(Duration::from_millis(self.moved_at.load(Ordering::Acquire)))
     }
@@ -51,7 +52,7 @@ impl Health {
         self.replaced.load(Ordering::Acquire)
     }
 
-    /// Nothing that it still says counts: what it says of its target may be long past.
+    /// Whether its reports no longer count: what they say about the target may be old.
     pub(super) fn is_over(&self) -> bool {
         self.has_ended() || self.is_replaced()
     }

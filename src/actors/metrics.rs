@@ -1,5 +1,5 @@
-//! Keeps the gauges of the targets. Whoever ends a pump for good ends them, at once: what that pump has on its way is no
-//! news any more.
+//! Keeps the gauges of the targets. The code that ends a pump for good also removes its gauges, at once: gauge values
+//! that this pump still reports are ignored.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     metrics::{Metrics, TickFailure},
 };
 
-/// Turns reports of ticks into metrics (the owner's `MetricsActor`).
+/// Turns reports of ticks into metrics.
 pub struct MetricsActor {
     metrics: Arc<Metrics>,
 }
@@ -27,20 +27,20 @@ impl Actor for MetricsActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        // A thousand targets may report at once; beyond that a report may be lost: the next one says the same.
+        // A thousand targets may report at once. Beyond the capacity a report may be lost: the next one says the same.
         ctx.set_mailbox_capacity(2048);
     }
 }
 
-/// What a pump of this replica saw.
+/// What a pump of this replica saw in one tick.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct TickReport {
-    /// Which one.
+    /// The pump.
     pub(super) pump: Arc<Health>,
-    /// Of which target.
+    /// Its target.
     pub target: QueueTarget,
-    /// Waiting people and admissions a second, from the store; none if it did not say.
+    /// Waiting people and admissions per second, from the store. None if they were not read.
     pub seen: Option<(u64, f64)>,
     /// How late the batch went, if this replica's tick moved the mark.
     pub late: Option<Duration>,
@@ -48,7 +48,7 @@ pub struct TickReport {
     pub failed: Option<TickFailure>,
 }
 
-/// Is anybody there? Does nothing.
+/// Does nothing. Whether it can be sent shows whether the actor takes messages.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub(super) struct AreYouThere;

@@ -1,12 +1,12 @@
-//! The pump (TDD: Admission Pump; DESIGN 6): [`Directory`] keeps one [`AdmissionActor`] a target, each of which ticks
-//! and reports to [`MetricsActor`].
+//! The pump (TDD: Admission Pump; `docs/design.md`, "Actors and supervision"): [`Directory`] keeps one
+//! [`AdmissionActor`] for each target. Each ticks and reports to [`MetricsActor`].
 //!
-//! They all live on one arbiter apart from the HTTP workers. Here: when to tick, and what happens when a tick fails.
-//! Not here: what a tick does to the queue, that is `admit.lua`'s; whether the flag is on: targets tick regardless,
-//! so that a queue that is switched on again finds its pace.
+//! All actors live on one arbiter, apart from the HTTP workers. Here: when to tick, and what happens when a tick fails.
+//! Not here: what a tick does to the queue (`admit.lua`), and whether the flag is on: targets tick in both cases, so
+//! that a queue that is switched on again has its pace.
 //!
-//! Known trap: actix's `Supervisor` does not survive a panic (the mailbox stays closed). Here every future is guarded,
-//! the directory starts a new actor where one is gone or frozen, and [`PumpWatch`] a new directory.
+//! Known problem: actix's `Supervisor` does not survive a panic (the mailbox stays closed). Here every future catches
+//! panics, the directory starts a new actor if one is gone or frozen, and [`PumpWatch`] a new directory.
 
 mod admission;
 mod directory;
@@ -35,13 +35,13 @@ pub struct PumpParts {
     pub store: Arc<dyn VirtualQueueStore>,
     /// Time since start, for limits.
     pub clock: StoreClock,
-    /// Counts.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Who we are in the tick lock: different in every process.
+    /// Our name in the tick lock: different in every process.
     pub owner: Arc<str>,
     /// The configured tick.
     pub tick: Duration,
-    /// Where reports go.
+    /// The actor that gets the reports.
     pub reports: Addr<MetricsActor>,
 }
 

@@ -1,54 +1,55 @@
-//! How long the calls of a tick take, which is how much sooner they begin than their effect is due.
+//! How long the calls of a tick take. They begin this much earlier than their effect is due.
 
 use std::time::Duration;
 
-/// A tick begins at least so long before its batch goes.
+/// A tick begins at least this long before its batch goes.
 pub(super) const LEAST_LEAD: Duration = Duration::from_millis(50);
 /// How many batches are remembered.
 const REMEMBERED: usize = 8;
-/// A timer is late, a round trip is not always as quick, and a busy machine makes a near store look far: a batch that comes
-/// a little late is asked for once, one that comes early twice.
+/// Timers are late, round trips vary, and on a busy machine they look longer than they are. A batch that is requested a
+/// little late is requested once; one that is requested early, twice.
 const SLACK: Duration = Duration::from_millis(10);
 
-/// As the last ticks of one target showed.
+/// What the last ticks of one target showed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    /// No lead is longer: the tick lock, which is taken at its beginning, must hold until the batch has gone.
+    /// The longest lead: the tick lock is taken when the lead begins, and must hold until the batch has gone.
     longest_lead: Duration,
-    /// What locking and sweeping took; the newest first.
+    /// How long locking and sweeping took; the newest first.
     preparing: [Option<Duration>; REMEMBERED],
-    /// What the last batches took, there and back; the newest first.
+    /// How long the last batches took, there and back; the newest first.
     trips: [Option<Duration>; REMEMBERED],
 }
 
 impl Pace {
-    /// Nothing is known yet, but the configured tick.
+    /// Before anything is measured.
     pub(super) fn new(tick: Duration) -> Self {
-        // The lock holds for 0.95 of this (`QueueRules::lock_ms`).
+        // The lock holds for 0.95 of a tick, at most 0.95 of 2 s (`QueueRules::lock_ms`).
         let longest_lead = tick.min(Duration::from_secs(2)) / 2;
         Self { longest_lead, preparing: [None; REMEMBERED], trips: [None; REMEMBERED] }
     }
 
-    /// So long before a batch goes the tick begins: locking and sweeping are done by then. As quickly as they can be: what
-    /// takes long because the machine is busy would take longer yet if all ticks began sooner.
+    /// How long before its batch a tick begins, so that locking and sweeping are done by then. The shortest time
+    /// counts: if they take long because the machine is busy, earlier ticks would make them take even longer.
     pub(super) fn lead(&self) -> Duration {
         let quickest = self.preparing.iter().flatten().min().copied().unwrap_or_default();
         quickest.clamp(LEAST_LEAD.min(self.longest_lead), self.longest_lead)
     }
 
-    /// So much sooner than `after` the answer to one batch the next is asked for, to reach the store when it is due: the
-    /// answer was on its way, and so will the question be. As quick as it can be, since whoever comes early comes twice.
+    /// How much earlier to request the next batch than the last reply says, so that the request reaches the store when
+    /// the batch is due: the reply took time to arrive, and so will the request. The shortest time counts: an early
+    /// request must be repeated.
     pub(super) fn head_start(&self) -> Duration {
         self.trips.iter().flatten().min().map_or(Duration::ZERO, |trip| trip.saturating_sub(SLACK))
     }
 
-    /// Locking and sweeping took so long.
+    /// Records how long locking and sweeping took.
     pub(super) fn prepared(&mut self, took: Duration) {
         self.preparing.rotate_right(1);
         self.preparing[0] = Some(took);
     }
 
-    /// A batch went, and it took so long until that was known.
+    /// A batch went. Records how long it took until the reply.
     pub(super) fn batch_went(&mut self, took: Duration) {
         self.trips.rotate_right(1);
         self.trips[0] = Some(took);

@@ -1,4 +1,4 @@
-//! One look at a target: lock, sweep, admit.
+//! One tick of a target: lock, sweep, admit.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,17 +12,17 @@ use crate::{
     store::{StoreError, Tick, TickLock},
 };
 
-/// What one look at a target needs.
+/// What one tick of a target needs.
 pub(super) struct Pump {
     pub(super) target: QueueTarget,
     pub(super) parts: PumpParts,
     pub(super) health: Arc<Health>,
     pub(super) pace: Pace,
-    /// When to ask for the next batch, as the store last said; on the monotonic clock.
+    /// When to ask for the next batch, as the store last replied; on the monotonic clock.
     pub(super) go_at: Option<Duration>,
 }
 
-/// What became of it.
+/// The result of a tick.
 pub(super) struct Looked {
     pub(super) next: Next,
     pub(super) pace: Pace,
@@ -31,11 +31,11 @@ pub(super) struct Looked {
     pub(super) failed: Option<StoreError>,
 }
 
-/// When to look again.
+/// When the next tick begins.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Next {
     In(Duration),
-    /// In time to have locked and swept when the next batch is to be asked for: then, on the monotonic clock.
+    /// Early enough to lock and sweep before the next batch is requested, at `go_at` on the monotonic clock.
     Batch {
         go_at: Duration,
     },
@@ -43,7 +43,7 @@ pub(super) enum Next {
 }
 
 impl Pump {
-    /// Locks, sweeps, waits for the moment, admits. Whatever fails ends this tick and no other.
+    /// Locks, sweeps, waits until the batch is due, admits. An error ends this tick only.
     pub(super) async fn look(mut self) -> Looked {
         let (next, late, failed) = match self.tick().await {
             Ok((next, late)) => (next, late, None),
@@ -71,7 +71,7 @@ impl Pump {
             tokio::time::sleep(wait.saturating_sub(self.pace.head_start())).await;
             moved = self.admit(evicted).await?;
         }
-        // As soon as it is known: what comes after takes time, too.
+        // Computed as soon as the reply is there: later steps take time, too.
         let again_in =
             |wait: Duration| Next::Batch { go_at: (self.now() + wait).saturating_sub(self.pace.head_start()) };
         match moved {
@@ -86,8 +86,8 @@ impl Pump {
         }
     }
 
-    /// Evicts who fell silent, as many as may be and as there is time for before the batch is to be asked for: one call's
-    /// worth at least. How many; none: the target has no queue.
+    /// Evicts silent people: as many as are allowed and as there is time for before the batch is requested, at least
+    /// one call. Returns how many. None: the target has no queue.
     async fn sweep(&self) -> Result<Option<u64>, StoreError> {
         let mut evicted = 0;
         loop {
@@ -116,7 +116,7 @@ impl Pump {
         Ok(moved)
     }
 
-    /// The target has no queue: out of the active ones, unless somebody just came.
+    /// The target has no queue: removes it from the active targets, unless a person has just entered.
     async fn ended(&self) -> Result<(Next, Option<Duration>), StoreError> {
         let retired = self.parts.store.retire(self.target).await;
         let over = self.answered(retired)?;
@@ -131,21 +131,22 @@ impl Pump {
         self.go_at.map(|at| at.saturating_sub(self.now()))
     }
 
-    /// Whatever the answer is: one that gets answers is not frozen.
+    /// Records progress, also for an error: a pump that gets answers is not frozen.
     fn answered<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         self.health.moves(self.now());
         answer
     }
 }
 
-/// When to try again: spread out, so that many targets that failed together do not come back together.
+/// When to retry: at a random time, so that many targets that failed together do not retry together.
 pub(super) fn after_failure(tick: Duration) -> Duration {
     tick.mul_f64(rand::random_range(0.25..0.75))
 }
 
-/// From the end of the lock until others ask for it. Its holder comes back a tick after taking it, which is a twentieth
-/// later (`QueueRules::lock_ms`); who asks just after that finds it taken, and asks once a tick and not twice; and if the
-/// holder is dead, still takes it before the batch is due.
+/// The time from the end of the lock until other replicas ask for it. The holder returns one tick after it took the
+/// lock, which is a twentieth of a tick after the lock ends (`QueueRules::lock_ms`). A replica that asks just after
+/// that finds the lock taken, and so asks once a tick, not twice. If the holder is dead, the replica still gets the
+/// lock before the batch is due.
 fn behind_the_holder(tick: Duration) -> Duration {
     tick.min(Duration::from_secs(2)) / 20 + LEAST_LEAD.mul_f64(rand::random_range(0.2..0.8))
 }

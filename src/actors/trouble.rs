@@ -1,23 +1,23 @@
-//! When a target's ticks keep failing, somebody must be told, once.
+//! When the ticks of a target keep failing, the log says so once.
 
 use std::time::Duration;
 
 use crate::domain::QueueTarget;
 
-/// After so many ticks without a good one.
+/// How many ticks without a good one until it is logged.
 const TICKS: u32 = 5;
 
-/// What one target's ticks have been like.
+/// The recent failures of one target's ticks.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
-    /// Since when none was good, on the monotonic clock.
+    /// Since when no tick was good, on the monotonic clock.
     since: Option<Duration>,
     is_told: bool,
 }
 
 impl Trouble {
-    /// A tick failed. `away`: the store is unavailable, which is told elsewhere, and once for all targets. True: it is
-    /// time to say so.
+    /// A tick failed. `away`: the store is unavailable, which the circuit breaker logs once for all targets. True: it
+    /// is time to log it.
     pub(super) fn failed(&mut self, now: Duration, tick: Duration, away: bool) -> bool {
         if away {
             self.since = None;
@@ -29,21 +29,21 @@ impl Trouble {
         is_news
     }
 
-    /// A tick was good. True: the trouble that was told of is over.
+    /// A tick was good. True: a failure that was logged is over.
     pub(super) fn is_over(&mut self) -> bool {
         self.since = None;
         std::mem::take(&mut self.is_told)
     }
 }
 
-/// Says so.
+/// Logs that ticks keep failing.
 pub(super) fn tell(target: QueueTarget, cause: &str) {
     tracing::warn!(%target, cause, "the ticks of this target keep failing: nobody is admitted");
 }
 
-/// Says that it is over.
+/// Logs that ticks succeed again.
 pub(super) fn tell_end(target: QueueTarget) {
-    // As loud as the beginning, and kept back as that is where a thousand targets are concerned.
+    // At the same level as the beginning, so it is limited in the same way if a thousand targets are affected.
     tracing::warn!(%target, "the ticks of this target succeed again");
 }
 

@@ -1,4 +1,4 @@
-//! Who looks after those who look after the pumps.
+//! Supervises the actors that supervise the pumps.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,11 +7,11 @@ use actix::{Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, AtomicRespo
 use super::{Directory, MetricsActor, PumpParts, StopPumps, metrics::AreYouThere};
 use crate::{metrics::RestartCause, service::ActiveTargets};
 
-/// How often it looks.
+/// How often it checks them.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Starts the [`Directory`] and the [`MetricsActor`], and again should one of them be gone: actix ends an actor that
-/// panics. Does nothing else, so that nothing can go wrong here.
+/// Starts a new [`Directory`] or [`MetricsActor`] if one is gone: actix stops an actor that panics. Does nothing else,
+/// so that nothing can go wrong here.
 pub struct PumpWatch {
     parts: PumpParts,
     active: Arc<ActiveTargets>,
@@ -19,14 +19,14 @@ pub struct PumpWatch {
 }
 
 impl PumpWatch {
-    /// The watch, with everything it watches running, on the calling arbiter.
+    /// The watch and its directory, which it starts on the calling arbiter.
     pub fn begin(parts: PumpParts, active: Arc<ActiveTargets>) -> Self {
         let directory = Directory::new(parts.clone(), active.clone()).start();
         Self { parts, active, directory }
     }
 
     fn look(&mut self) {
-        // One that takes no more messages hangs, which comes to the same.
+        // An actor that takes no more messages is frozen, and is replaced, too.
         if self.parts.reports.try_send(AreYouThere).is_err() {
             tracing::error!("the metrics actor is gone; starting another");
             self.parts.reports = MetricsActor::new(self.parts.metrics.clone()).start();
@@ -37,7 +37,7 @@ impl PumpWatch {
         }
     }
 
-    /// Another directory with pumps of its own. Those of the one before end after the tick under way.
+    /// Starts a new directory with its own pumps. The pumps of the old one end after their current tick.
     fn restart(&mut self, cause: RestartCause) {
         self.parts.metrics.pump_restarted(cause);
         let before =

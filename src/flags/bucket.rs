@@ -1,13 +1,13 @@
-//! Which hundredth of the people somebody belongs to: the same in every process, release and language.
+//! Which of 100 buckets a person is in: the same in every process, release and language.
 //!
-//! A change here moves people in and out of every partial rollout under way, hence the fixed values in the test.
+//! A change here moves people in and out of every partial rollout under way, so the test has fixed values.
 
 use sha2::{Digest, Sha256};
 
 use crate::domain::UserId;
 
-/// The bucket of a person under a flag, 0..=99: the first 8 bytes of `SHA-256("{key}/{user}")` as a big-endian
-/// number, modulo 100. Under `bucket < percent` a larger percentage only ever adds people.
+/// The bucket of a person under a flag, 0..=99: the first 8 bytes of `SHA-256("{key}/{user}")` as a big-endian number,
+/// modulo 100. With `bucket < percent`, a larger percentage only adds people.
 pub(super) fn bucket(key: &str, user: UserId) -> u8 {
     let digest = Sha256::new().chain_update(key).chain_update("/").chain_update(user.to_string()).finalize();
     let head = digest.iter().take(8).fold(0_u64, |head, byte| head << 8 | u64::from(*byte));

@@ -1,4 +1,4 @@
-//! What an operator sets: the body of `PUT /admin/flags/virtual-queue.enabled` (DESIGN 7).
+//! What an operator sets: the body of `PUT /admin/flags/virtual-queue.enabled` (`docs/design.md`, "Switch and flags").
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,19 +7,19 @@ use serde_json::{Map, Value};
 
 use crate::domain::{QueueTarget, UserId, UserIdForm};
 
-/// Characters a reason may have.
+/// The most characters in a reason.
 pub const MAX_REASON_CHARS: usize = 500;
-/// Targets a rule may name.
+/// The most targets in a rule.
 pub const MAX_TARGETS: usize = 10_000;
-/// People a rule may name.
+/// The most people that a rule names.
 pub const MAX_USERS: usize = 100_000;
 
-/// Problems named in one answer; what is wrong with 100,000 ids is said by the first few.
+/// The most problems named in one answer: of 100,000 wrong ids the first few are enough.
 const MAX_PROBLEMS: usize = 20;
 const FIELDS: [&str; 5] = ["enabled", "rolloutPercent", "targets", "users", "reason"];
 
-/// What an operator wants the flag to be. Written as JSON in camelCase: targets `"limited-drop/42"`, users as strings as
-/// they were given, both sorted and each once.
+/// What an operator sets. Its JSON is in camelCase: targets as `"limited-drop/42"`, users as strings as they were
+/// given, both sorted and without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FlagChange {
@@ -32,18 +32,18 @@ pub struct FlagChange {
     pub(super) reason: String,
 }
 
-/// Why a body is no change: every problem, named by its field.
+/// Why a body is not a change: every problem, with its field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", problems.join("; "))]
 pub struct InvalidChange {
-    /// One sentence a problem, at most 20 and a count of the rest.
+    /// One sentence for each problem: at most 20, and a count of the rest.
     pub problems: Vec<String>,
 }
 
 impl FlagChange {
-    /// Reads a PUT body: `enabled` and `reason` (not blank, at most 500 characters) are required; `rolloutPercent`
-    /// (0..=100) defaults to 100, `targets` and `users` to nobody in particular. Users are ids of this form, as strings or
-    /// as numbers, which are their digits.
+    /// Reads a PUT body. Required: `enabled` and `reason` (not blank, at most 500 characters). `rolloutPercent`
+    /// (0..=100) defaults to 100, `targets` and `users` to empty lists. Users are ids of this form, as strings or as
+    /// numbers; a number is read as its digits.
     ///
     /// # Errors
     /// [`InvalidChange`] with every problem; an unknown field is one.
@@ -62,7 +62,7 @@ impl FlagChange {
         }
     }
 
-    /// Reads the known fields of an object; the others are the caller's business.
+    /// Reads the known fields of an object. The caller decides about other fields.
     pub(super) fn read(
         object: &Map<String, Value>,
         ids: UserIdForm,
@@ -75,7 +75,7 @@ impl FlagChange {
         };
         let rollout_percent = match object.get("rolloutPercent") {
             None => 100,
-            // JSON has one kind of number: 50.0 is whole.
+            // JSON has one kind of number: 50.0 is a whole number.
             Some(value) => {
                 match value.as_f64().filter(|percent| (0.0..=100.0).contains(percent) && percent.fract() == 0.0) {
                     Some(percent) => percent as u8,
@@ -111,7 +111,7 @@ impl FlagChange {
     }
 }
 
-/// Reads an array (none: an empty one) of at most `most` items.
+/// Reads an array of at most `most` items. A missing field is an empty array.
 fn read_list<T: Ord>(
     object: &Map<String, Value>,
     field: &str,
@@ -139,7 +139,7 @@ fn read_list<T: Ord>(
     list
 }
 
-/// Collects what is wrong.
+/// Collects problems.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     named: Vec<String>,
@@ -155,7 +155,7 @@ impl Problems {
         }
     }
 
-    /// Adds a problem and gives something to go on with, so that the next one is found too.
+    /// Adds a problem and returns a default value, so that the next problem is found too.
     pub(super) fn add_and<T: Default>(&mut self, problem: impl Into<String>) -> T {
         self.add(problem);
         T::default()

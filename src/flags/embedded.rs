@@ -1,4 +1,4 @@
-//! The rule in memory: one process, gone with it.
+//! The rule in memory, for one process. It is lost when the process ends.
 
 use std::{
     collections::VecDeque,
@@ -31,7 +31,7 @@ struct Kept {
 }
 
 impl EmbeddedFlagSource {
-    /// Without a rule; keeps the newest `audit_kept` changes ([`super::AUDIT_KEPT`]).
+    /// A source without a rule. It keeps the newest `audit_kept` changes ([`super::AUDIT_KEPT`]).
     pub fn new(clock: StoreClock, audit_kept: usize) -> Self {
         Self { clock, audit_kept, kept: Mutex::default() }
     }
@@ -90,7 +90,7 @@ impl FlagSource for EmbeddedFlagSource {
     }
 
     async fn listen(&self, _changed: &Notify) -> Result<(), FlagError> {
-        // Every change is made in this process, and reaches its snapshot with the answer to the change.
+        // Every change is made in this process, and the answer to the change updates the snapshot.
         std::future::pending().await
     }
 }

@@ -1,15 +1,15 @@
-//! The switch: whether a request goes through the queue (PRD FR-9; DESIGN 7).
+//! The switch: whether a request goes through the queue (PRD FR-9; `docs/design.md`, "Switch and flags").
 //!
-//! Here: the rule, who it is on for, where it is kept and how a change spreads. Not here: what on and off mean for a
-//! person, that is [`crate::service`]'s and [`crate::gate`]'s.
+//! Here: the rule, for whom it is on, where it is stored and how a change reaches all replicas. Not here: what on and
+//! off mean for a person (see [`crate::service`] and [`crate::gate`]).
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `change.rs` | what an operator sets, read from a PUT body |
-//! | `rule.rs` | a change with its version, and who it is on for |
-//! | `bucket.rs` | which hundredth of the people somebody belongs to |
-//! | `snapshot.rs` | [`FeatureFlags`]: the rule in force in this process, kept fresh |
-//! | `source.rs` | where the rule is kept: the contract, `embedded.rs` in memory, `redis.rs` shared by replicas |
+//! | `rule.rs` | a change with its version, and for whom it is on |
+//! | `bucket.rs` | which of 100 buckets a person is in |
+//! | `snapshot.rs` | [`FeatureFlags`]: the rule in force in this process, kept up to date |
+//! | `source.rs` | where the rule is stored: the contract, `embedded.rs` in memory, `redis.rs` shared by replicas |
 
 mod bucket;
 mod change;
@@ -30,7 +30,7 @@ pub use source::{AUDIT_KEPT, AuditEntry, FlagError, FlagSource};
 
 use crate::domain::{QueueTarget, QueueTargetType, UserId};
 
-/// The one flag there is.
+/// The only flag.
 pub const VIRTUAL_QUEUE_ENABLED: &str = "virtual-queue.enabled";
 
 /// Evaluates the flag from memory: never waits, never fails (TDD: `FeatureFlagEvaluator`).
@@ -38,25 +38,25 @@ pub trait FeatureFlagEvaluator: Send + Sync {
     /// Whether this person queues for this target.
     fn is_enabled(&self, target: QueueTarget, user: UserId) -> bool;
 
-    /// For whom the flag is on with this target.
+    /// For whom the flag is on for this target.
     fn reach(&self, target: QueueTarget) -> Reach;
 
-    /// One target of this kind that the flag is on with, for anybody at all; `None`: there is none. It stands for every
-    /// other: who is in a roll-out does not depend on the target.
+    /// One target of this kind for which the flag is on for anybody; `None`: there is none. It stands for all others:
+    /// whether a person is in a rollout does not depend on the target.
     fn any_of(&self, kind: QueueTargetType) -> Option<QueueTarget>;
 
     /// Whether the rule names this target; such a target is exempt from `queue.max_active_targets`.
     fn names(&self, target: QueueTarget) -> bool;
 
-    /// Whether these answers come from a rule, or from knowing that none is set. False: neither has been read yet, and
-    /// they are what `redis.on_failure` makes of that (`docs/adr/0014-a-flag-never-read-is-not-off.md`). Never false again
-    /// once it was true.
+    /// Whether the answers come from a rule, or from the knowledge that none is set. False: neither has been read yet,
+    /// and `redis.on_failure` decides the answers (`docs/adr/0014-a-flag-never-read-is-not-off.md`). Once true, it
+    /// stays true.
     fn is_known(&self) -> bool {
         true
     }
 }
 
-/// For whom the flag is on with a target.
+/// For whom the flag is on for a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// For nobody.

@@ -1,6 +1,6 @@
-//! The rule in Redis: shared by all replicas (DESIGN 7).
+//! The rule in Redis, shared by all replicas (`docs/design.md`, "Switch and flags").
 //!
-//! Both keys are written by one script. In a Cluster they need a common hash tag for that, and there alone have one.
+//! One script writes both keys. In a Cluster they need a common hash tag for that; only there they have one.
 
 use std::{
     collections::HashMap,
@@ -25,14 +25,14 @@ use crate::{
 
 /// The rule and the audit.
 const KEYS: [&str; 2] = ["flags:virtual-queue.enabled", "flags:audit"];
-/// In a Cluster.
+/// The same in a Cluster.
 const KEYS_OF_ONE_SLOT: [&str; 2] = ["{flags}:virtual-queue.enabled", "{flags}:audit"];
 const CHANNEL: &str = "flags:changed";
 
-/// A call takes no longer, waiting for a connection and trying it included: two ways there and back on a network so slow
-/// that Redis is only just not taken for away (500 ms). Less than the second from one look to the next.
+/// The limit of a call, including the wait for a connection and its test: two round trips on a network so slow that
+/// Redis only just counts as available (500 ms). Shorter than the second between two polls.
 const LIMIT: Duration = Duration::from_millis(900);
-/// A subscription hears nothing for hours; so often it is asked whether it still lives.
+/// A subscription may receive nothing for hours. A PING checks this often that it is still alive.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 static PUT: LazyLock<Script> = LazyLock::new(|| {
@@ -54,30 +54,30 @@ pub struct RedisFlagSource {
     keys: &'static [&'static str; 2],
     audit_kept: usize,
     ids: UserIdForm,
-    /// The text last read and what it says: an unchanged one, and it may be long, is not read anew each second.
+    /// The text last read and its rule: an unchanged text, which may be long, is not parsed again each second.
     last: Mutex<Option<(String, Arc<FlagRule>)>>,
 }
 
 impl RedisFlagSource {
-    /// In the Redis of these masters. Listens on a connection of its own, and keeps the newest `audit_kept` changes
-    /// ([`super::AUDIT_KEPT`]).
+    /// Keeps the rule in the Redis of these masters, with the newest `audit_kept` changes ([`super::AUDIT_KEPT`]).
+    /// Listens on its own connection.
     pub fn new(masters: Arc<Masters>, audit_kept: usize) -> Self {
         let keys = if masters.have_slots() { &KEYS_OF_ONE_SLOT } else { &KEYS };
         Self { masters, keys, audit_kept, ids: UserIdForm::default(), last: Mutex::new(None) }
     }
 
-    /// What the ids of users in the rule look like. Decimal unless set.
+    /// The form of user ids in the rule. Decimal unless set.
     #[must_use]
     pub fn ids(self, form: UserIdForm) -> Self {
         Self { ids: form, ..self }
     }
 
-    /// Makes one call, in bounded time.
+    /// Makes one call, within `LIMIT`.
     async fn call<T: FromRedisValue + Send + 'static>(&self, call: Call) -> Result<T, FlagError> {
         self.masters.ask(Lane::Aside { limit: LIMIT }, self.keys[0], call).await.map_err(refused)
     }
 
-    /// The change is in force; that it was made is then known from here alone.
+    /// Logs a change that is in force but not in the audit: only this log line records it.
     fn note_audit(&self, lost: &str, who: &str, why: &str) {
         if !lost.is_empty() {
             let key = self.keys[1];
@@ -128,7 +128,7 @@ impl FlagSource for RedisFlagSource {
         let mut get = redis::cmd("GET");
         get.arg(self.keys[0]);
         let stored: Option<Vec<u8>> = self.call(Call::command(get)).await?;
-        // Bytes that are no text are no JSON either, and are refused as such.
+        // Bytes that are not text are not JSON either, and are refused as such.
         stored.map(|bytes| self.parse(String::from_utf8_lossy(&bytes).into_owned())).transpose()
     }
 
@@ -173,7 +173,7 @@ impl FlagSource for RedisFlagSource {
             Ok(subscription.split())
         })
         .await?;
-        // A change may have been made before we listened.
+        // A change may have been made before this subscription.
         changed.notify_one();
         loop {
             let heard = tokio::select! {
@@ -184,7 +184,7 @@ impl FlagSource for RedisFlagSource {
                 Ok(Some(_)) => changed.notify_one(),
                 Ok(None) => return Ok(()),
                 Err(_) => {
-                    // A peer that vanished without a word is noticed only by asking.
+                    // If the peer is gone and did not close the connection, only a PING shows it.
                     let alive = limited(async { asking.ping::<redis::Value>().await.map_err(unavailable) }).await;
                     if alive.is_err() {
                         return Ok(());
@@ -195,7 +195,7 @@ impl FlagSource for RedisFlagSource {
     }
 
     async fn knock(&self) -> Result<(), FlagError> {
-        // The pool hides it: to whoever waits for a connection, one that is refused is one that takes long.
+        // Not through the pool: there a refused connection looks like a slow one.
         match self.masters.connects(self.keys[0]).await {
             Err(Failure::Away(cause)) => Err(FlagError::Unavailable { cause }),
             Ok(()) | Err(_) => Ok(()),
@@ -210,7 +210,7 @@ impl FlagSource for RedisFlagSource {
     }
 }
 
-/// What is missing or unreadable in an entry, by somebody's hand, is shown as it is.
+/// If a field is missing or unreadable because it was edited by hand, it is shown as it is.
 fn audit_entry(mut fields: HashMap<String, String>) -> AuditEntry {
     let mut take = |field| fields.remove(field).unwrap_or_default();
     let rule = |text: String| {

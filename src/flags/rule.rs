@@ -1,4 +1,4 @@
-//! The rule in force: what an operator set, its version, and who it is on for (DESIGN 7).
+//! The rule in force: what an operator set, its version, and for whom it is on (`docs/design.md`, "Switch and flags").
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::{FeatureFlagEvaluator, FlagChange, Reach, VIRTUAL_QUEUE_ENABLED, bucket::bucket, change::Problems};
 use crate::domain::{MAX_ID, QueueTarget, QueueTargetType, UserId, UserIdForm};
 
-/// A [`FlagChange`] that is in force, with its version. Its JSON is both what is stored and what the admin API shows:
-/// the change's fields after `version` and `updatedAtMs`.
+/// A [`FlagChange`] that is in force, with its version. The stored form and the admin API have the same JSON:
+/// `version`, `updatedAtMs`, then the fields of the change.
 ///
-/// The JSON starts with `{"version":`, always: the scripts read it there.
+/// The JSON always starts with `{"version":`: the scripts read it there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FlagRule {
@@ -21,10 +21,10 @@ pub struct FlagRule {
     known: bool,
 }
 
-/// A script counts in floating point; a larger version was written by hand.
+/// Scripts count in floating point. A larger version was written by hand.
 const MAX_VERSION: u64 = 1_000_000_000_000_000;
 
-/// Why a stored text is no rule: somebody wrote it by hand.
+/// Why a stored text is not a rule: it was written by hand.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the stored flag rule is not readable: {0}")]
 pub struct UnreadableRule(pub(super) String);
@@ -35,12 +35,12 @@ impl FlagRule {
         Self { version, updated_at_ms: Some(updated_at_ms), change, known: true }
     }
 
-    /// What holds before any rule is set: version 0, for everybody or nobody. It is never stored.
+    /// The rule before any is set: version 0, on for everybody or nobody. It is never stored.
     pub fn before_any(enabled: bool) -> Self {
         Self::unset(enabled, true, "no rule has been set: flags.virtual_queue_enabled decides")
     }
 
-    /// What holds while nobody knows whether a rule is set, and which: version 0, for everybody or nobody. It is never
+    /// The rule while it is unknown whether one is set, and which: version 0, on for everybody or nobody. It is never
     /// stored.
     pub fn while_unknown(enabled: bool) -> Self {
         Self::unset(enabled, false, "the rule has not been read yet: redis.on_failure decides until it is")
@@ -57,7 +57,7 @@ impl FlagRule {
         Self { version: 0, updated_at_ms: None, change, known }
     }
 
-    /// Reads the stored form. Fields it does not know are ignored: a newer release may have written them.
+    /// Reads the stored form. Unknown fields are ignored: a newer release may have written them.
     ///
     /// # Errors
     /// [`UnreadableRule`], naming what is wrong.
@@ -81,7 +81,7 @@ impl FlagRule {
         serde_json::to_string(self).expect("a rule's keys are text and its values finite")
     }
 
-    /// Larger with each change: as a rule the time it was made at, in ms. 0: none was ever made.
+    /// Larger with each change: usually the time of the change, in ms. 0: no change was ever made.
     pub fn version(&self) -> u64 {
         self.version
     }

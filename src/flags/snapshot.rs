@@ -1,8 +1,8 @@
-//! The rule in force in this process, kept fresh (DESIGN 7).
+//! The rule in force in this process, kept up to date (`docs/design.md`, "Switch and flags").
 //!
-//! What is asked on every request reads memory. Two loops keep it fresh, either of which is enough: polling brings a
-//! change within 3 s, listening at once. While the source is away the last rule holds. Before the first one was read
-//! nobody knows (`docs/adr/0014-a-flag-never-read-is-not-off.md`).
+//! Requests read the rule from memory. Two loops update it, and each alone is enough: polling brings a change in 3 s,
+//! listening at once. While the source is unavailable, the last rule stays in force. Before the first read the rule is
+//! unknown (`docs/adr/0014-a-flag-never-read-is-not-off.md`).
 
 use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
@@ -20,22 +20,22 @@ use crate::{
     domain::{QueueTarget, QueueTargetType, UserId},
 };
 
-/// How long a start waits for a source that is slow.
+/// How long the start waits for a slow source.
 const FIRST_READ: Duration = Duration::from_secs(3);
 const FIRST_READ_PAUSE: Duration = Duration::from_millis(50);
-/// With a read limited to 0.9 s, a change is seen within 3 s even when one read in between fails.
+/// A read is limited to 0.9 s, so a change is seen within 3 s even if one read in between fails.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LAST_BACKOFF: Duration = Duration::from_secs(2);
 
-/// The most audit entries given at a time.
+/// The most audit entries in one answer.
 const MAX_AUDIT_PAGE: usize = 1000;
 
-/// The flag in this process: evaluates, changes, and keeps up with changes made elsewhere.
+/// The flag in this process: evaluates it, changes it, and follows changes made elsewhere.
 pub struct FeatureFlags {
     source: Arc<dyn FlagSource>,
     current: RwLock<Arc<FlagRule>>,
-    /// What holds where the source says that no rule is set.
+    /// The rule in force if the source says that no rule is set.
     unset: Arc<FlagRule>,
     changed: Notify,
     trouble: Mutex<Trouble>,
@@ -43,9 +43,9 @@ pub struct FeatureFlags {
 }
 
 impl FeatureFlags {
-    /// Starts without knowing. The default (`flags.virtual_queue_enabled`) decides where the source says that no rule is
-    /// set. Until it says anything, the flag is off only where the default is off and `redis.on_failure` lets people
-    /// through when in doubt. [`Self::first_read`] before serving, then keep [`Self::run`] running.
+    /// Starts with an unknown rule. The default (`flags.virtual_queue_enabled`) decides if the source says that no rule
+    /// is set. Until the first read, the flag is off only if the default is off and `redis.on_failure` is `open`. Call
+    /// [`Self::first_read`] before serving, then keep [`Self::run`] running.
     pub fn new(source: Arc<dyn FlagSource>, default_enabled: bool, on_failure: OnFailure) -> Self {
         let on_in_doubt = match on_failure {
             OnFailure::Open => default_enabled,
@@ -67,32 +67,32 @@ impl FeatureFlags {
         self
     }
 
-    /// The rule in force here.
+    /// The rule in force in this process.
     pub fn current(&self) -> Arc<FlagRule> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the rule, for every replica; here it is in force when this returns.
+    /// Changes the rule for every replica. In this process it is in force when this returns.
     ///
     /// # Errors
-    /// [`FlagError`] where the source gave no answer: nothing changed here, though the source may have stored the
-    /// change if it only answered too late.
+    /// [`FlagError`] if the source gave no answer. Nothing changed in this process, but the source may have stored the
+    /// change and answered too late.
     pub async fn put(&self, change: &FlagChange, who: &str) -> Result<Arc<FlagRule>, FlagError> {
         let rule = self.source.put(change, who, self.current().version()).await?;
         self.adopt(&rule);
         Ok(rule)
     }
 
-    /// The newest changes, newest first: at most `limit`, and 1,000.
+    /// The newest changes, newest first: at most `limit`, and at most 1,000.
     ///
     /// # Errors
-    /// [`FlagError`] where the source gave no answer.
+    /// [`FlagError`] if the source gave no answer.
     pub async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, FlagError> {
         self.source.audit(limit.min(MAX_AUDIT_PAGE)).await
     }
 
-    /// Looks for the first time, before serving: again and again for 3 s where the source is slow, and once where it
-    /// refuses. Whatever came of it is logged; away is no reason not to start.
+    /// Reads the rule for the first time, before serving. Retries for 3 s if the source is slow, and tries once if it
+    /// refuses. The outcome is logged. An unavailable source does not stop the start.
     pub async fn first_read(&self) {
         let looking = timeout(FIRST_READ, async {
             loop {
@@ -107,11 +107,11 @@ impl FeatureFlags {
         self.log(&outcome);
     }
 
-    /// Looks once: takes a newer rule over, and writes ours back where the source has lost it. Trouble is logged when
-    /// it begins and when it ends, not in between.
+    /// Reads once: takes over a newer rule, and writes ours back if the source has lost it. A failure is logged when it
+    /// begins and when it ends, not in between.
     ///
     /// # Errors
-    /// [`FlagError`] where the source gave no answer or holds no rule but rubbish; the rule in force stays.
+    /// [`FlagError`] if the source gave no answer, or holds something that is not a rule. The rule in force stays.
     pub async fn refresh(&self) -> Result<(), FlagError> {
         let outcome = self.look().await;
         self.log(&outcome);
@@ -129,8 +129,8 @@ impl FeatureFlags {
         Ok(())
     }
 
-    /// Keeps the rule fresh for as long as it is polled: looks every second, and at once when a change is announced or
-    /// the source is found again.
+    /// Keeps the rule up to date while this future is polled: reads every second, and at once when a change is
+    /// announced or the source is available again.
     pub async fn run(&self) {
         tokio::join!(self.poll(), self.listen());
     }
@@ -144,7 +144,7 @@ impl FeatureFlags {
                 () = self.changed.notified() => {}
                 () = self.source.found_again() => {}
             }
-            // Logged there, and the next look comes anyway.
+            // `refresh` logs it, and the next read comes anyway.
             let _ = self.refresh().await;
         }
     }
@@ -163,8 +163,8 @@ impl FeatureFlags {
         }
     }
 
-    /// Takes a rule over unless ours is newer: answers may overtake each other. Of two with the same version (a
-    /// failover lost one) the stored one holds, so that all replicas agree.
+    /// Takes over a rule unless ours is newer: answers may overtake each other. If both have the same version (a
+    /// failover lost one), the stored rule is used, so that all replicas agree.
     fn adopt(&self, rule: &Arc<FlagRule>) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if rule.version() < current.version() || *rule == *current {
@@ -232,7 +232,7 @@ impl FeatureFlagEvaluator for FeatureFlags {
     }
 }
 
-/// What is wrong with the source, as was last logged.
+/// The problem with the source that was logged last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     None,
@@ -241,7 +241,7 @@ enum Trouble {
 }
 
 impl Trouble {
-    /// Whether the outcome is news.
+    /// Whether the outcome differs from what was logged last.
     fn turns_into(&mut self, outcome: &Result<(), FlagError>) -> bool {
         let now = match outcome {
             Ok(()) => Self::None,

@@ -1,6 +1,6 @@
-//! Whether Redis is unavailable. One a master (DESIGN 5 "Failing well").
+//! The circuit breaker: whether Redis is unavailable. Each master has one (`docs/design.md`, "Circuit breaker").
 //!
-//! Anybody may open it or put it in doubt; only the probe closes it.
+//! Any caller may open it or set it to in doubt. Only the probe closes it.
 
 use std::{
     sync::{
@@ -15,60 +15,60 @@ use tokio::sync::{Notify, watch};
 use super::failure::Failure;
 use crate::{clock::StoreClock, metrics::Metrics};
 
-/// Open again so soon after it closed, and Redis keeps changing its stability: at the very edge of its memory, every buffer
-/// that is freed makes room for a moment.
+/// If the breaker opens again this soon after it closed, Redis is unstable: at its memory limit, each freed buffer
+/// makes room for a moment.
 const SOON: Duration = Duration::from_secs(10);
-/// How long Redis must have been without fault then. Doubles each time.
+/// How long Redis must then be without fault before the breaker closes. Doubles each time.
 const FIRST_HOLD: Duration = Duration::from_millis(500);
-/// And no longer than this: queueing resumes within 3 s of the end of any fault.
+/// The longest such time: queueing resumes within 3 s of the end of any fault.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
-/// So long none of people's calls may be answered in time: it is no hiccup then, however well the probe fares (ADR 0015).
+/// If no buyer's call is answered in time for this long, the breaker opens, however well the probe does (ADR 0015).
 const PATIENCE: Duration = Duration::from_secs(2);
-/// And so long where that has just been found out.
+/// The same limit if the breaker closed less than [`SOON`] ago.
 const LITTLE_PATIENCE: Duration = Duration::from_millis(500);
-/// From one call without an answer to the next at most: where nobody asks in between, nothing is known of it.
+/// Two unanswered calls count together only if they are less than this apart: without calls, nothing is known of Redis.
 const LULL: Duration = Duration::from_secs(2);
 
-/// Causes told in one outage at most.
+/// The most causes that are logged in one outage.
 const MOST_CAUSES: usize = 5;
 
-/// What is known of Redis.
+/// What is known about Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It answers.
+    /// Redis answers.
     Closed,
-    /// Somebody got no answer in time: calls still go, and a probe is under way.
+    /// A call timed out. Calls still go, and a probe runs.
     InDoubt,
-    /// It is away: calls fail at once.
+    /// Redis is unavailable. Calls fail at once.
     Open,
 }
 
-/// The breaker. Starts open: nothing is known before the first probe.
+/// The circuit breaker. It starts open: nothing is known before the first probe.
 #[derive(Debug)]
 pub struct Breaker {
     state: watch::Sender<State>,
-    /// Reports of an outage so far, also those that found it open.
+    /// Reports of an outage so far, including those made while the breaker was open.
     alarms: AtomicU64,
     lost_at: Mutex<Option<Duration>>,
     stability: Mutex<Stability>,
-    /// Whether `stability.unanswered` is set: asked at every call.
+    /// Whether `stability.unanswered` is set. Read at every call.
     is_unanswered: AtomicBool,
     probe_now: Notify,
     clock: StoreClock,
     metrics: Arc<Metrics>,
 }
 
-/// How steady Redis is; times on [`StoreClock::monotonic`].
+/// How stable Redis is. Times are on [`StoreClock::monotonic`].
 #[derive(Debug, Default)]
 struct Stability {
     alarmed_at: Duration,
     closed_at: Option<Duration>,
-    /// How long it must be without fault before the breaker closes.
+    /// How long Redis must be without fault before the breaker closes.
     hold: Duration,
-    /// The first and the last of the calls since which none was answered in time.
+    /// The first and the last call of the current run of unanswered calls.
     unanswered: Option<(Duration, Duration)>,
-    /// Why it is away, as told in this outage.
+    /// The causes that were logged in this outage.
     causes: Vec<String>,
 }
 
@@ -104,13 +104,13 @@ impl Breaker {
         }
     }
 
-    /// When Redis was last lost or found again, on [`StoreClock::monotonic`]: somebody else's last batch may have gone
-    /// at any time up to then, and a failover may have lost it.
+    /// When Redis last became unavailable or available again, on [`StoreClock::monotonic`]. Another replica's last
+    /// batch may have gone at any time up to then, and a failover may have lost it.
     pub fn lost_at(&self) -> Option<Duration> {
         *self.lost_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets what a failure means take effect.
+    /// Opens the breaker or sets it to in doubt, depending on the failure.
     pub fn learn(&self, failure: &Failure) {
         match failure {
             Failure::Away(cause) => self.open(cause),
@@ -119,8 +119,8 @@ impl Breaker {
         }
     }
 
-    /// Redis is away. Every cause is told once in an outage: what a server that comes back refuses is another than its
-    /// having been gone.
+    /// Opens the breaker. Each cause is logged once in an outage: a server that comes back may refuse calls for a new
+    /// cause.
     pub fn open(&self, cause: &str) {
         self.alarms.fetch_add(1, Ordering::SeqCst);
         let now = self.clock.monotonic();
@@ -150,18 +150,18 @@ impl Breaker {
         }
     }
 
-    /// One of people's calls was answered, be it with a no.
+    /// A buyer's call was answered. A refusal counts, too.
     pub(super) fn answered(&self) {
         if self.is_unanswered.load(Ordering::Relaxed) {
             let mut stability = self.stability();
             stability.unanswered = None;
-            // Before anybody else gets at it: the two say the same.
+            // Under the lock, so that the two always agree.
             self.is_unanswered.store(false, Ordering::Relaxed);
         }
     }
 
-    /// One of people's calls was not answered in time. Where none is for long enough, Redis is unavailable, though it may
-    /// answer the probe: people would wait for ever, and scripts whose answers nobody gets would go on giving turns.
+    /// A buyer's call was not answered in time. If this lasts, the breaker opens, even if Redis answers the probe: else
+    /// people would wait for ever, and scripts would continue to issue passes that nobody receives.
     pub(super) fn unanswered(&self) {
         let now = self.clock.monotonic();
         let mut stability = self.stability();
@@ -175,7 +175,7 @@ impl Breaker {
         }
     }
 
-    /// Somebody got no answer in time.
+    /// A call timed out.
     pub fn doubt(&self) {
         let was = self.change(|state| if state == State::Closed { State::InDoubt } else { state });
         if was == State::Closed {
@@ -184,7 +184,7 @@ impl Breaker {
         }
     }
 
-    /// A connection was lost while Redis itself seems to be there.
+    /// A connection was lost, but Redis itself seems to be available.
     pub(super) fn note_lost(&self) {
         self.note_lost_after(Duration::ZERO);
     }
@@ -194,11 +194,11 @@ impl Breaker {
         *lost_at = (*lost_at).max(Some(self.clock.monotonic() + later));
     }
 
-    /// Another server is the master once `replace` is done, and `ready` for calls or not. The one from before may still
-    /// take writes of processes that learn of it up to `noticed_within` later: if it was there to the end, ticks wait for
-    /// so long more.
+    /// Runs `replace`, after which another server is the master. `ready`: it takes calls already. Other processes may
+    /// write to the old master until they learn of this, up to `noticed_within` later: if it was available to the end,
+    /// ticks wait that much longer.
     pub(super) fn replaced(&self, ready: bool, noticed_within: Duration, replace: impl FnOnce()) {
-        // First of all: whoever finds the new one must find this, too.
+        // Before `replace`: a caller that sees the new master must see this loss, too.
         self.note_lost_after(if self.state() == State::Open { Duration::ZERO } else { noticed_within });
         replace();
         self.alarms.fetch_add(1, Ordering::SeqCst);
@@ -206,43 +206,43 @@ impl Breaker {
         self.probe_now.notify_one();
     }
 
-    /// How long it still is until the last loss is `quiet` ago; none where it is already, or nothing is to be waited for.
+    /// How long until the last loss is `quiet` ago. None: it is already, or `quiet` is zero.
     pub(super) fn lost_within(&self, quiet: Duration) -> Option<Duration> {
-        // A loss may lie ahead: see `replaced`.
+        // The loss may be in the future (see `replaced`). A `quiet` of zero does not wait for it.
         if quiet.is_zero() {
             return None;
         }
         (self.lost_at()? + quiet).checked_sub(self.clock.monotonic()).filter(|rest| !rest.is_zero())
     }
 
-    /// There is something to probe.
+    /// Asks for a probe now.
     pub(super) fn probe_soon(&self) {
         self.probe_now.notify_one();
     }
 
-    /// Reports so far, to be given to [`Self::close`].
+    /// The number of reports so far, for [`Self::close`].
     pub(super) fn alarms(&self) -> u64 {
         self.alarms.load(Ordering::SeqCst)
     }
 
-    /// Whether a good probe is enough to close it: not where Redis has changed its stability lately, until it is steady.
+    /// Whether a good probe is enough to close it. If Redis was unstable, only after some time without fault.
     pub(super) fn may_close(&self) -> bool {
         let stability = self.stability();
         self.state() != State::Open || self.clock.monotonic() >= stability.alarmed_at + stability.hold
     }
 
-    /// Redis took the probe's write, begun when there were so many alarms; a later alarm is the newer news.
+    /// Redis took the write of a probe that began at `alarms_before` alarms. A later alarm keeps the breaker as it is.
     pub(super) fn close(&self, alarms_before: u64) {
         if !self.may_close() {
             return;
         }
-        // Before the change, so that no tick comes in between.
+        // Before the state changes, so that no tick runs in between.
         if self.state() == State::Open {
             self.note_lost();
         }
         let was = self.change(|state| if self.alarms() == alarms_before { State::Closed } else { state });
         if was != State::Closed && self.alarms() == alarms_before {
-            // Having come for the first time says nothing about how steady it is, nor does a doubt that passed.
+            // The first connection, or a doubt that passed, says nothing about how stable Redis is.
             if was == State::Open && alarms_before > 0 {
                 self.stability().closed_at = Some(self.clock.monotonic());
             }
@@ -251,15 +251,15 @@ impl Breaker {
         }
     }
 
-    /// Waits until somebody needs a probe, at most `longest`.
+    /// Waits until a probe is needed, at most `longest`.
     pub(super) async fn probe_wanted(&self, longest: Duration) {
-        // Either way it is time for the next one.
+        // In both cases the next probe is due.
         let _ = tokio::time::timeout(longest, self.probe_now.notified()).await;
     }
 
-    /// Waits until the state is the wanted one.
+    /// Waits until the state is `wanted`.
     pub async fn reached(&self, wanted: State) {
-        // The sender is our own: it cannot be gone.
+        // `self` owns the sender, so it is never gone here.
         let _ = self.state.subscribe().wait_for(|state| *state == wanted).await;
     }
 
@@ -272,7 +272,7 @@ impl Breaker {
         self.state.send_if_modified(|state| {
             was = *state;
             *state = next(was);
-            // In here, so that two changes at a time are counted in the order in which they happened.
+            // Inside the closure, so that concurrent changes are counted in the order in which they happened.
             match (was == State::Open, *state == State::Open) {
                 (false, true) => self.metrics.breaker_opened(),
                 (true, false) => self.metrics.breaker_closed(),
@@ -286,7 +286,7 @@ impl Breaker {
 
 impl Drop for Breaker {
     fn drop(&mut self) {
-        // Of a master that is none any more nothing is known, and nothing need be.
+        // A master that was dropped no longer counts as unavailable.
         if self.state() == State::Open {
             self.metrics.breaker_closed();
         }

@@ -1,7 +1,7 @@
-//! What is asked of Redis in one go: commands on keys of one slot, or one script.
+//! One call to Redis: commands on keys of one slot, or one script.
 //!
-//! Kept as commands rather than as code that runs on a connection, because in a Cluster a call may have to be made again
-//! elsewhere, with an ASKING before each of its commands.
+//! A call is a list of commands, not code that runs on a connection: in a Cluster it may have to be made again at
+//! another master, with an ASKING before each of its commands.
 
 use ::redis::{
     Cmd, FromRedisValue, RedisError, Script, Value, aio::MultiplexedConnection, cmd, from_redis_value, pipe,
@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use super::failure::codes;
 
-/// Which connection a call takes, how long it may take, and what the circuit breaker has to do with it.
+/// Which connection a call uses, how long it may take, and whether the circuit breaker applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// The one connection that all buyers share. Within `redis.command_timeout_ms`; the breaker stops calls and learns.
+    /// The connection that all buyers share. Limit: `redis.command_timeout_ms`. The breaker stops calls and learns.
     Hot,
-    /// A connection of the pool, for pumps and operators. The same limit, and the breaker does the same. Not sent where the
+    /// A connection of the pool, for pumps and operators. The limit and the breaker are the same. Not sent if the
     /// master was lost less than `quiet` ago.
     Pooled {
-        /// How long no call goes after a loss; zero: one may go at once.
+        /// How long no call is sent after a loss. Zero: a call may go at once.
         quiet: Duration,
     },
-    /// A connection of the pool, for what is not the queue. The breaker neither stops the call nor learns of it.
+    /// A connection of the pool, for calls outside the queue. The breaker neither stops the call nor learns of it.
     Aside {
         /// How long it may take, waiting for a connection included.
         limit: Duration,
@@ -38,17 +38,17 @@ impl Lane {
 #[derive(Debug)]
 pub struct Call {
     commands: Vec<Cmd>,
-    /// To be loaded where the server does not have it.
+    /// Loaded if the server does not have it.
     script: Option<&'static Script>,
 }
 
 impl Call {
-    /// One command. Its reply is the call's.
+    /// One command. Its reply is the reply of the call.
     pub fn command(command: Cmd) -> Self {
         Self::commands(vec![command])
     }
 
-    /// Commands on keys of one slot. The call's reply is the list of theirs.
+    /// Commands on keys of one slot. The reply of the call is the list of their replies.
     pub fn commands(commands: Vec<Cmd>) -> Self {
         Self { commands, script: None }
     }
@@ -64,7 +64,7 @@ impl Call {
         Self { commands: vec![eval], script: Some(script) }
     }
 
-    /// Makes the call. `asking`: at a master that the slot is only on its way to.
+    /// Makes the call. `asking`: the slot is still moving to this master.
     pub(super) async fn make<T: FromRedisValue>(
         &self,
         connection: &mut MultiplexedConnection,

@@ -1,7 +1,7 @@
 //! Which master of a Cluster has which slots (`redis.mode = cluster`).
 //!
-//! Any node is asked about once a second, and sooner where a master names another or is away; always in the background.
-//! Each master found gets a breaker and a probe of its own, and loses them when it has no slots any more.
+//! One node is asked about once a second, and sooner after a redirect or while a master is unavailable; always in the
+//! background. Each master found gets its own circuit breaker and probe, and loses them when it has no slots any more.
 
 mod poller;
 mod slot_map;
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::config::NodeAddress;
 
-/// A node that a redirect named is kept ready for so long after it, also without slots.
+/// How long a node that a redirect named is kept ready, even without slots.
 const NAMED_KEPT: Duration = Duration::from_secs(30);
 
 /// A Cluster.
@@ -33,21 +33,21 @@ pub(super) struct Cluster {
     setup: Arc<Setup>,
     seeds: Vec<NodeAddress>,
     map: RwLock<Arc<Map>>,
-    /// Named by redirects, when last.
+    /// The nodes that redirects named, and when last.
     named: Mutex<HashMap<NodeAddress, Duration>>,
     refresh_now: Arc<Notify>,
 }
 
-/// Where the slots are, and how to reach them.
+/// The slot map, and the masters in it.
 #[derive(Default)]
 struct Map {
     slot_map: SlotMap,
-    /// Those with slots, and those named by redirects.
+    /// Masters with slots, and nodes that redirects named.
     masters: BTreeMap<NodeAddress, Arc<Master>>,
 }
 
 impl Cluster {
-    /// Looks for the masters, for a short time, and keeps on looking.
+    /// Looks for the masters for a short time, then continues in the background.
     pub(super) async fn start(setup: &Arc<Setup>, seeds: Vec<NodeAddress>) -> Arc<Self> {
         let cluster = Arc::new(Self {
             setup: setup.clone(),
@@ -57,7 +57,7 @@ impl Cluster {
             refresh_now: Arc::new(Notify::new()),
         });
         let mut poller = SlotMapPoller::default();
-        // Not found in time: found later.
+        // Masters that are not found in time are found later.
         let _ = timeout(setup.connect_limit * 2, cluster.refresh(&mut poller)).await;
         setup.runtime.spawn(poller.keep(Arc::downgrade(&cluster)));
         cluster
@@ -70,7 +70,7 @@ impl Cluster {
         master.cloned().ok_or_else(|| Failure::Away("no master is known to have this slot".to_owned()))
     }
 
-    /// The master at the address that a redirect of `from` names, if it is ready for calls; else it will be soon.
+    /// The master at the address that a redirect of `from` names, if it is known. Else a refresh starts, which adds it.
     pub(super) fn at(&self, named: &str, from: &Master) -> Option<Arc<Master>> {
         let mut address: NodeAddress = named.parse().ok()?;
         if address.host.is_empty() {
@@ -82,13 +82,13 @@ impl Cluster {
         known
     }
 
-    /// All that have slots.
+    /// All masters that have slots.
     pub(super) fn masters(&self) -> Vec<Arc<Master>> {
         let map = self.map();
         map.slot_map.owned().keys().filter_map(|address| map.masters.get(*address).cloned()).collect()
     }
 
-    /// Whether some slots cannot be served, as far as is known.
+    /// Whether some slots cannot be served, as far as the slot map shows.
     pub(super) fn is_degraded(&self) -> bool {
         !self.map().slot_map.is_complete() || self.masters().iter().any(|master| master.breaker().check().is_err())
     }
@@ -101,7 +101,7 @@ impl Cluster {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for the slots and takes over what is new. False: nobody tells.
+    /// Asks for the slots and applies what has changed. False: no node answers.
     async fn refresh(&self, poller: &mut SlotMapPoller) -> bool {
         let old = self.map();
         let Some(slot_map) = poller.slot_map(self, &old).await else { return false };
@@ -128,7 +128,7 @@ impl Cluster {
                     Ok(link) => {
                         let new = Master::start(&self.setup, Some(link), slots);
                         if !old.slot_map.ranges.is_empty() {
-                            // What it takes over from another may lack the other's last writes.
+                            // It takes over from another master, and may lack the other's last writes.
                             new.breaker().note_lost();
                         }
                         fresh.push(new.clone());
@@ -142,7 +142,7 @@ impl Cluster {
             };
             masters.insert(address.clone(), master);
         }
-        // They take over when they are ready: until then the call goes where it went.
+        // New masters are used when they are ready. Until then calls go where they went before.
         let ready = join_all(fresh.iter().map(|master| master.breaker().reached(State::Closed)));
         let _ = timeout(self.setup.connect_limit, ready).await;
         if old.slot_map.ranges != slot_map.ranges {

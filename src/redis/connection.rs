@@ -1,8 +1,8 @@
-//! The connections to one server: a pool, and the *hot* one that people's calls share.
+//! The connections to one server: a pool, and the *hot* one that buyers' calls share.
 //!
-//! The hot one is pipelined and only ever made in the background, by the probe. bb8-redis never reports a broken
-//! connection, so the pool tests each at check-out; and bb8 makes connections on the runtime of whoever asks, so all its
-//! calls run on ours.
+//! The hot one is pipelined and only made in the background. bb8-redis never reports a broken connection, so the pool
+//! tests each at check-out. bb8 makes connections on the caller's runtime, so all its calls run on the runtime of
+//! `Setup`.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -28,15 +28,15 @@ use crate::{
     metrics::Metrics,
 };
 
-/// So long a connection of the pool that has just answered is used without asking it again: a thousand pumps would else
-/// queue up for a few connections, and the flag behind them.
+/// A pooled connection that answered less than this ago is used without a test. Else a thousand pumps would queue for a
+/// few connections, and the flag behind them.
 const TRUSTED_FOR: Duration = Duration::from_millis(100);
 
-/// A pool of connections for what nobody waits for.
+/// A pool of connections for calls that no buyer waits for.
 pub type Pool = bb8::Pool<Manager>;
 
-/// bb8-redis's connections, asked with a limit whether they live: bb8 keeps one that has not answered when its own limit
-/// is over, and hands it out again.
+/// bb8-redis's connections, with a time limit for their test. bb8 keeps a connection that has not answered within bb8's
+/// own limit, and hands it out again.
 #[derive(Debug, Clone)]
 pub struct Manager {
     connections: RedisConnectionManager,
@@ -61,10 +61,10 @@ impl bb8::ManageConnection for Manager {
     }
 }
 
-/// A URL, or a file that goes with it, is not usable. Never repeats the URL: there may be a password in it.
+/// A URL, or a file that belongs to it, is not usable. The message never repeats the URL: it may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadUrl {
-    /// It is no Redis URL.
+    /// It is not a Redis URL.
     #[error("{key}: {what}")]
     Unreadable {
         /// The setting.
@@ -89,21 +89,21 @@ impl From<RedisError> for BadUrl {
     }
 }
 
-/// How servers are connected to, and within which limits.
+/// How to connect to servers, and within which limits.
 pub(super) struct Setup {
     /// User, password and the rest; the address is that of `redis.url`.
     info: ConnectionInfo,
     pool_size: u32,
     pub(super) connect_limit: Duration,
     pub(super) call_limit: Duration,
-    /// Outlives any one HTTP worker.
+    /// Outlives each HTTP worker.
     pub(super) runtime: Handle,
     pub(super) clock: StoreClock,
     pub(super) metrics: Arc<Metrics>,
 }
 
 impl Setup {
-    /// As configured; everything runs on the calling runtime.
+    /// From the configuration. Everything runs on the caller's runtime.
     pub(super) fn new(config: &RedisConfig, clock: StoreClock, metrics: Arc<Metrics>) -> Result<Self, BadUrl> {
         Ok(Self {
             info: connection_info("redis.url", config.url.expose_secret(), &config.tls)?,
@@ -126,7 +126,7 @@ impl Setup {
         Client::open(self.info_at(address))
     }
 
-    /// A new connection of one's own; the call's limit is the caller's.
+    /// Makes a new connection that is not shared. The caller must limit its calls.
     pub(super) async fn connect(&self, client: &Client) -> Result<MultiplexedConnection, Failure> {
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         let made = timeout(self.connect_limit, client.get_multiplexed_async_connection_with_config(&config)).await;
@@ -146,45 +146,45 @@ pub(super) fn info_at(info: &ConnectionInfo, address: &NodeAddress) -> Connectio
     info.clone().set_addr(there)
 }
 
-/// What the URL under this key says.
+/// Reads the URL of the setting `key`.
 pub(super) fn connection_info(key: &'static str, url: &str, files: &RedisTls) -> Result<ConnectionInfo, BadUrl> {
     let info = url.into_connection_info().map_err(|error| BadUrl::of(key, &error))?;
     let info = tls::secured(key, info, files)?;
-    // Many small requests on one connection: none may wait for the acknowledgement of another.
+    // Many small requests share a connection: none may wait for the TCP acknowledgement of another.
     let tcp = info.tcp_settings().clone().set_nodelay(true);
     Ok(info.set_tcp_settings(tcp))
 }
 
-/// The connection of people's calls. A new one has a new generation.
+/// The connection for buyers' calls. A new one has a new generation.
 #[derive(Clone)]
 pub(super) struct Hot {
     pub(super) connection: MultiplexedConnection,
     pub(super) generation: u64,
 }
 
-/// The way to one server. Where another server takes its place, so does another link, and after an outage: nothing of
-/// the old one is used.
+/// The connections to one server. When another server takes its place, and after an outage, a new link replaces it:
+/// nothing of the old one is used.
 pub(super) struct Link {
     address: Option<NodeAddress>,
     client: Client,
     manager: Manager,
     pool: Pool,
-    /// A connection of the pool, and when it answered, on [`StoreClock::monotonic`].
+    /// The shared connection of the pool, and when it answered, on [`StoreClock::monotonic`].
     lately: Mutex<Option<(MultiplexedConnection, Duration)>>,
     hot: RwLock<Option<Hot>>,
 }
 
 impl Link {
-    /// A link that connects to the server at this address, or to the one in `redis.url`, when it is used.
+    /// A link to the server at this address, or to the one in `redis.url`. It connects when it is used.
     pub(super) fn new(setup: &Setup, address: Option<NodeAddress>) -> Result<Self, RedisError> {
         let info = setup.info_at(address.as_ref());
-        // As long as a call may take, and so that there is time to make another one.
+        // At most the limit of a call, and short enough that there is time to make another connection.
         let answer_within = setup.call_limit.min(setup.connect_limit * 3 / 4);
         let manager = Manager { connections: RedisConnectionManager::new(info.clone())?, answer_within };
         Ok(Self::over(setup, address, Client::open(info)?, manager))
     }
 
-    /// A link to the same address that has no connections yet: its connections look the name up again.
+    /// A link to the same address that has no connections yet: its connections resolve the name again.
     pub(super) fn anew(&self, setup: &Setup) -> Self {
         Self::over(setup, self.address.clone(), self.client.clone(), self.manager.clone())
     }
@@ -198,23 +198,23 @@ impl Link {
         Self { address, client, manager, pool, lately: Mutex::new(None), hot: RwLock::new(None) }
     }
 
-    /// Where it leads; none: to the server in `redis.url`.
+    /// The server's address. None: the server in `redis.url`.
     pub(super) fn address(&self) -> Option<&NodeAddress> {
         self.address.as_ref()
     }
 
-    /// For connections of one's own.
+    /// For connections that are not shared.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Use it on the runtime of the setup: bb8 makes connections where it is asked.
+    /// Use it on the runtime of the setup: bb8 makes connections on the caller's runtime.
     pub(super) fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// A connection of the pool that answers, or did a moment ago. It is shared: calls on it are pipelined. On the runtime
-    /// of the setup.
+    /// A connection of the pool that answers, or answered a moment ago. It is shared: calls on it are pipelined. Call
+    /// this on the runtime of the setup.
     pub(super) async fn answering(&self, setup: &Setup) -> Result<MultiplexedConnection, Failure> {
         let found = timeout(setup.connect_limit, async {
             let mut lately = self.lately.lock().await;
@@ -224,7 +224,7 @@ impl Link {
                 return Ok(connection.clone());
             }
             let connection = self.pool.get().await?.clone();
-            // From its answer on, which may have come from afar.
+            // From its answer on, because the round trip may be long.
             *lately = Some((connection.clone(), setup.clock.monotonic()));
             Ok(connection)
         });
@@ -235,9 +235,9 @@ impl Link {
         }
     }
 
-    /// A call on the connection that answered lately has failed.
+    /// A call on the shared connection failed: the next call tests one first.
     pub(super) fn doubt_lately(&self) {
-        // Held by somebody else: then another is being fetched already.
+        // If the lock is held, another connection is being fetched already.
         if let Ok(mut lately) = self.lately.try_lock() {
             *lately = None;
         }
@@ -256,7 +256,7 @@ impl Link {
         answered.is_ok_and(|pong| pong.is_ok()).then(|| clock.monotonic().saturating_sub(asked))
     }
 
-    /// Puts a new hot connection, with all scripts loaded, in the place of the old one.
+    /// Replaces the hot connection with a new one that has all scripts loaded.
     pub(super) async fn replace_hot(&self, setup: &Setup) -> Result<(), Failure> {
         let made = timeout(setup.connect_limit, async {
             let mut connection = setup.connect(&self.client).await?;

@@ -1,4 +1,4 @@
-//! What went wrong, sorted by what follows from it (DESIGN 5 "Failing well").
+//! Why a call failed, sorted by what follows from it (`docs/design.md`, "Circuit breaker").
 
 use std::time::Duration;
 
@@ -7,35 +7,35 @@ use ::redis::{ErrorKind, RedisError};
 /// Why Redis gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// It is away, or takes no writes. The breaker is open.
+    /// Redis is unavailable, or takes no writes. The breaker is open.
     #[error("{0}")]
     Away(String),
-    /// It did not answer in time, which alone does not mean that it is away.
+    /// Redis did not answer in time. This alone does not mean that it is unavailable.
     #[error("no answer in time")]
     TimedOut,
-    /// It refused what we asked, or answered nonsense: a fault of ours.
+    /// Redis refused the request, or the reply makes no sense: a fault in our code, not an outage.
     #[error("{0}")]
     Broken(String),
-    /// The keys are on their way from one master of a Cluster to another: no outage, and soon over.
+    /// The keys are moving from one master of a Cluster to another: no outage, and soon over.
     #[error("its keys are on their way to another master")]
     Moving(Moving),
-    /// The call was not made because the master was lost too short a time ago: not before this has passed.
+    /// The call was not made because the master was lost too recently. Wait this long, then call again.
     #[error("lost a moment ago")]
     JustLost(Duration),
 }
 
-/// What a master of a Cluster says about keys it does not have, or not all of.
+/// What a master of a Cluster says about keys that it does not have, or has only in part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Moving {
     /// They are at this address from now on.
     Moved(String),
-    /// They may be at this address already, just this once.
+    /// They may be at this address already. Ask there for this call only.
     Ask(String),
-    /// Some are here and some are there.
+    /// Some keys have moved, some have not.
     TryAgain,
 }
 
-/// Error codes of a server that takes no writes at present.
+/// Error codes of a server that takes no writes now.
 const AWAY_CODES: [&str; 10] = [
     "OOM",
     "READONLY",
@@ -50,14 +50,14 @@ const AWAY_CODES: [&str; 10] = [
 ];
 
 impl Failure {
-    /// Sorts an error. The text never holds a URL or a password: both stay in the client.
+    /// Classifies an error. The text never contains a URL or a password: both stay in the client.
     pub(super) fn of(error: &RedisError) -> Self {
         if error.is_timeout() {
             return Self::TimedOut;
         }
         let text = error.to_string();
         match error.kind() {
-            // A reply of another shape than expected. (A protocol error also cuts the connection, and so is seen.)
+            // The reply has an unexpected type. (A protocol error also cuts the connection, and so is noticed.)
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => return Self::Broken(text),
             ErrorKind::Io => return Self::Away(text),
             _ if error.is_unrecoverable_error() => return Self::Away(text),
@@ -67,7 +67,7 @@ impl Failure {
             return Self::Moving(moving);
         }
         let codes = codes(error);
-        // A script was running for too long: the answer would have come late.
+        // A script ran for too long: the answer would have come late.
         if codes.iter().any(|code| code == "BUSY") {
             return Self::TimedOut;
         }
@@ -93,7 +93,7 @@ impl Moving {
     }
 }
 
-/// The codes of what a server refused, `NOSCRIPT` for instance; none where the error is no server's.
+/// The error codes from the server, for example `NOSCRIPT`. Empty if the error does not come from a server.
 pub(super) fn codes(error: &RedisError) -> Vec<String> {
     let errors = error.clone().into_server_errors();
     errors.map_or_else(Vec::new, |errors| errors.iter().map(|(_, error)| error.code().to_owned()).collect())

@@ -1,26 +1,26 @@
-//! The names of the keys (DESIGN 5, the table of keys).
+//! The names of the keys (`docs/design.md`, "Redis keys").
 
 use crate::domain::QueueTarget;
 
-/// What the pumps look after: SET of `TYPE:id`.
+/// The targets that have a pump: SET of `TYPE:id`.
 pub const ACTIVE: &str = "queue:active";
 
-/// Which replicas live, and the fingerprints of their secrets: ZSET of `name current also_accepted…` → last heard of, ms.
+/// The live replicas and the fingerprints of their secrets: ZSET of `name current also_accepted…` → when last seen, ms.
 pub const REPLICAS: &str = "queue:replicas";
 
 /// The ten keys of a target, in the order in which `includes/target.lua` takes them. They share the hash tag
-/// `{TYPE:id}`, so in a Cluster they lie in one slot.
+/// `{TYPE:id}`, so in a Cluster they are in one slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetKeys([String; 10]);
 
-/// What follows the tag, in the order of `includes/target.lua`.
+/// The part after the tag, in the order of `includes/target.lua`.
 const PARTS: [&str; 10] =
     ["waiting", "heartbeat", "admitted_count", "seq", "passes", "floors", "claims", "marks", "stats", "settings"];
 
 impl TargetKeys {
     /// The keys of this target.
     pub fn of(target: QueueTarget) -> Self {
-        // For every call of a script: formatted once, and not ten times.
+        // Runs for every call of a script: the target is formatted once, not ten times.
         let stem = format!("queue:{{{target}}}:");
         Self(PARTS.map(|part| [&stem, part].concat()))
     }
@@ -30,7 +30,7 @@ impl TargetKeys {
         &self.0
     }
 
-    /// The last number given: a target without it has no queue.
+    /// The last number given. A target without this key has no queue.
     pub fn seq(&self) -> &str {
         &self.0[3]
     }
@@ -51,7 +51,7 @@ pub fn tick_lock(target: QueueTarget) -> String {
     format!("queue:admission:{{{target}}}")
 }
 
-/// What a probe writes: of which process, and in a Cluster for which master.
+/// The key that a probe writes. `whose`: the process, and in a Cluster the master.
 pub fn probe(whose: &str) -> String {
     format!("queue:probe:{whose}")
 }

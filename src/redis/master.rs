@@ -1,4 +1,4 @@
-//! One master: every call to it bounded and watched by its breaker, over a link that can be replaced.
+//! One master: its circuit breaker, its probe, and calls with a time limit over a link that can be replaced.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -21,7 +21,7 @@ use crate::config::NodeAddress;
 
 /// One Redis master.
 pub struct Master {
-    /// None: it is not known yet where it is.
+    /// None: its address is not known yet.
     link: watch::Sender<Option<Arc<Link>>>,
     owned: RwLock<SlotRanges>,
     breaker: Arc<Breaker>,
@@ -29,7 +29,7 @@ pub struct Master {
 }
 
 impl Master {
-    /// Starts to look after a master that `owned` belongs to, over this link, or none until [`Self::move_to`].
+    /// Starts a master that owns `owned`, and its probe. Without a link it has none until [`Self::move_to`].
     pub(super) fn start(setup: &Arc<Setup>, link: Option<Link>, owned: SlotRanges) -> Arc<Self> {
         let master = Arc::new(Self {
             link: watch::Sender::new(link.map(Arc::new)),
@@ -50,19 +50,19 @@ impl Master {
         &self.setup
     }
 
-    /// The way to it, now. Ask each time: it may be replaced.
+    /// The current link. Ask each time: it may be replaced.
     pub(super) fn link(&self) -> Result<Arc<Link>, Failure> {
         let link = self.link.borrow().clone();
         link.ok_or_else(|| Failure::Away("no master is known".to_owned()))
     }
 
-    /// Whether this is still the way to it.
+    /// Whether this is still the current link.
     pub(super) fn is_current(&self, link: &Arc<Link>) -> bool {
         self.link().is_ok_and(|current| Arc::ptr_eq(&current, link))
     }
 
-    /// A new link takes the place of this one, whose connections all end when the last call on them has: no new call
-    /// finds them. False: another has taken it already.
+    /// Replaces `old` with `new`. The old connections end with the last call on them: no new call uses them. False:
+    /// `old` was replaced already.
     pub(super) fn replace_link(&self, old: &Arc<Link>, new: Arc<Link>) -> bool {
         self.link.send_if_modified(|link| {
             let is_current = link.as_ref().is_some_and(|current| Arc::ptr_eq(current, old));
@@ -73,19 +73,19 @@ impl Master {
         })
     }
 
-    /// Waits until the link that there is now is used no more. For connections of one's own, which must end then, too.
+    /// Waits until the current link is replaced. For connections that are not shared: they must end then, too.
     pub(super) fn link_replaced(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut link = self.link.subscribe();
         async move {
-            // An error: the master is one no more, which is as good a reason.
+            // An error means that the master was dropped: the connection must end, too.
             let _ = link.changed().await;
         }
     }
 
-    /// Another server is the master from now on. Nothing of the connections to the one from before is used any more:
-    /// it may live on as a replica, which answers and takes no writes. The new way is made first, so that where the old
-    /// one still leads somewhere nobody is without. `noticed_within`: how much later other processes may learn of it.
-    /// False: it is the one from before.
+    /// Another server is the master from now on. Connections to the old one are not used any more: it may continue as a
+    /// replica, which answers and takes no writes. The new link is made first, so that calls can use the old one
+    /// meanwhile if it still works. `noticed_within`: how much later other processes may learn of it. False: the
+    /// address is the same as before.
     pub(super) async fn move_to(&self, address: NodeAddress, noticed_within: Duration) -> Result<bool, RedisError> {
         if self.link().is_ok_and(|link| link.address() == Some(&address)) {
             return Ok(false);
@@ -102,13 +102,13 @@ impl Master {
         Ok(true)
     }
 
-    /// What belongs to it.
+    /// The slots that it owns.
     pub(super) fn owned(&self) -> SlotRanges {
         self.owned.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Other slots belong to it from now on. One that had none, and takes over from another, may not have the other's
-    /// last writes.
+    /// It owns other slots from now on. A master that had none takes over from another, and may lack the other's last
+    /// writes.
     pub(super) fn own(&self, owned: SlotRanges) {
         let before = std::mem::replace(&mut *self.owned.write().unwrap_or_else(PoisonError::into_inner), owned.clone());
         if before.is_nothing() && !owned.is_nothing() {
@@ -116,11 +116,11 @@ impl Master {
         }
     }
 
-    /// Makes a call within `limit`. Answers the reply, and when it was asked for on
-    /// [`crate::clock::StoreClock::monotonic`]. `asking`: the slot is only on its way to this master.
+    /// Makes a call within `limit`. Returns the reply, and when the request was sent on
+    /// [`crate::clock::StoreClock::monotonic`]. `asking`: the slot is still moving to this master.
     ///
     /// # Errors
-    /// [`Failure`], of which the breaker has learnt unless the call went [`Lane::Aside`].
+    /// [`Failure`]. The breaker has learnt of it unless the call went [`Lane::Aside`].
     pub(super) async fn call<T: FromRedisValue + Send + 'static>(
         self: &Arc<Self>,
         lane: Lane,
@@ -154,7 +154,7 @@ impl Master {
             self.breaker.answered();
         }
         result.inspect_err(|failure| {
-            // The end of a connection that has been replaced since is no news.
+            // A replaced connection may end; that says nothing about Redis.
             let still_in_use = link.hot().is_some_and(|now| now.generation == hot.generation);
             if still_in_use && self.is_current(&link) {
                 self.breaker.learn(failure);
@@ -165,9 +165,9 @@ impl Master {
         })
     }
 
-    /// The connection is given back at once and shared: calls on it are pipelined, so many targets do not wait for few
-    /// connections, and waiting for one says nothing about Redis. `quiet` is judged over the very connection that the call
-    /// would take, so that it cannot begin at one server and go to the next.
+    /// The connection is given back at once and shared: calls on it are pipelined, so many targets do not wait for a
+    /// few connections. `quiet` is checked when the call has its connection, so that the call cannot be allowed for one
+    /// server and go to the next.
     async fn pooled<T: FromRedisValue + Send + 'static>(
         self: &Arc<Self>,
         call: &Arc<Call>,
@@ -203,7 +203,7 @@ impl Master {
         .await
     }
 
-    /// Where Redis refuses the call, the probe finds out at once whether it takes writes.
+    /// If Redis refuses the call, a probe checks at once whether Redis takes writes.
     async fn aside<T: FromRedisValue + Send + 'static>(
         &self,
         call: &Arc<Call>,

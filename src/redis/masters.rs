@@ -1,7 +1,7 @@
-//! All the masters there are: which one has a key, and calls that find it (`redis.mode`).
+//! All masters: which one has a key, and calls that find it (`redis.mode`).
 //!
-//! One where Redis stands alone or Sentinels look after it, many in a Cluster. Each has a breaker of its own, so a master
-//! that is away concerns the keys it has and no others.
+//! Standalone and Sentinel have one master, a Cluster has many. Each has its own circuit breaker, so an unavailable
+//! master affects only the keys that it has.
 
 mod route;
 
@@ -40,8 +40,8 @@ enum Kind {
 }
 
 impl Masters {
-    /// Starts to look after the masters of this configuration, on the calling runtime. Redis may be away: it is given
-    /// one short chance to answer, then connected to whenever it comes.
+    /// Starts the masters of this configuration on the caller's runtime. Waits a short time for Redis to answer. If
+    /// Redis is unavailable, it is connected to when it becomes available.
     ///
     /// # Errors
     /// [`BadUrl`].
@@ -75,7 +75,7 @@ impl Masters {
     /// The master that has this key.
     ///
     /// # Errors
-    /// [`Failure::Away`] where none is known to have it.
+    /// [`Failure::Away`]: no master is known for this key.
     pub fn of(&self, key: &str) -> Result<Arc<Master>, Failure> {
         match &self.kind {
             Kind::One(master) => Ok(master.clone()),
@@ -88,7 +88,7 @@ impl Masters {
         self.of(key).and_then(|master| master.breaker().check()).is_err()
     }
 
-    /// Whether any of them is unavailable.
+    /// Whether any master is unavailable.
     pub fn is_degraded(&self) -> bool {
         match &self.kind {
             Kind::One(master) => master.breaker().check().is_err(),
@@ -96,12 +96,12 @@ impl Masters {
         }
     }
 
-    /// Whether keys are spread over slots, and only those of one slot can be touched together.
+    /// Whether keys are spread over slots. Then one call can only use keys of one slot.
     pub fn have_slots(&self) -> bool {
         matches!(self.kind, Kind::Cluster(_))
     }
 
-    /// The runtime that outlives any one HTTP worker.
+    /// The runtime, which outlives each HTTP worker.
     pub fn runtime(&self) -> &Handle {
         &self.setup.runtime
     }
@@ -111,7 +111,7 @@ impl Masters {
         self.setup.call_limit
     }
 
-    /// All of them that have keys.
+    /// All masters that have keys.
     fn all(&self) -> Vec<Arc<Master>> {
         match &self.kind {
             Kind::One(master) => vec![master.clone()],
@@ -119,21 +119,21 @@ impl Masters {
         }
     }
 
-    /// A client of any server of them that seems to answer, for a subscription: all hear the same. With it comes what
-    /// ends when the subscription must: the client's server may not be the master any more.
+    /// A client for a subscription, of a master that seems to answer: all publish the same messages. The future ends
+    /// when the subscription must end: the server may not be the master any more.
     ///
     /// # Errors
-    /// [`Failure::Away`] where none is known.
+    /// [`Failure::Away`]: no master is known.
     pub fn any_client(&self) -> Result<(Client, impl Future<Output = ()> + Send + use<>), Failure> {
         let all = self.all();
         let best = all.iter().find(|master| master.breaker().check().is_ok()).or(all.first());
         let master = best.ok_or_else(|| Failure::Away("no master is known".to_owned()))?;
-        // Before the link is looked at, so that no change is missed.
+        // Before the link is read, so that no change is missed.
         let replaced = master.link_replaced();
         master.link().map(|link| (link.client().clone(), replaced))
     }
 
-    /// Makes a call that has nothing to do with the queue at each of them: what they answer, those that answer.
+    /// Makes a call outside the queue at each master. Returns the replies of those that answer.
     pub async fn ask_all<T: FromRedisValue + Send + 'static>(&self, call: Call) -> Vec<T> {
         let call = Arc::new(call);
         let mut replies = Vec::new();
@@ -145,7 +145,7 @@ impl Masters {
         replies
     }
 
-    /// Runs a script that so many `people` share. Answers the reply, and when it was asked for on
+    /// Runs a script for this many `people`. Returns the reply, and when the request was sent on
     /// [`StoreClock::monotonic`].
     ///
     /// # Errors
@@ -202,10 +202,10 @@ impl Masters {
         }
     }
 
-    /// Whether the master that has this key takes connections: one is made for that, and given up.
+    /// Whether the master that has this key takes connections: makes one and closes it.
     ///
     /// # Errors
-    /// [`Failure::Away`] where it refuses, or is not known; [`Failure::TimedOut`]. No breaker learns of it.
+    /// [`Failure::Away`]: it refuses, or no master is known. [`Failure::TimedOut`]. No breaker learns of it.
     pub async fn connects(&self, key: &str) -> Result<(), Failure> {
         let link = self.of(key)?.link()?;
         self.setup.connect(link.client()).await.map(drop)

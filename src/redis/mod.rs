@@ -1,7 +1,7 @@
-//! How Redis is spoken to: keys, scripts, masters and who they are, connections, the circuit breaker.
+//! Access to Redis: keys, scripts, masters and how they are found, connections, the circuit breaker.
 //!
-//! Here: everything that would be the same for any use of Redis by a waiting room. Not here: what a reply means
-//! (see [`crate::store::redis`]), what happens to people while Redis is away (see [`crate::service`]).
+//! Here: everything that would be the same for any use of Redis by a waiting room. Not here: what a reply means (see
+//! [`crate::store::redis`]), and what people get while Redis is unavailable (see [`crate::service`]).
 
 pub mod breaker;
 mod call;

@@ -1,7 +1,7 @@
-//! Asks Redis all the time whether it takes writes. It alone closes the breaker (DESIGN 5 "Failing well").
+//! Checks all the time whether Redis takes writes. Only the probe closes the circuit breaker (`docs/design.md`).
 //!
-//! Once the breaker is open, nothing that was connected before is used any more (ADR 0020): the probe writes over a new
-//! link, which looks the server's name up again, and when that server takes the write, everybody gets this link.
+//! While the breaker is open, no old connection is used (ADR 0020): the probe writes over a new link, which resolves
+//! the server's name again. When that server takes the write, all callers get this link.
 
 use std::{
     sync::{Arc, Weak},
@@ -25,28 +25,28 @@ use super::{
 
 /// How long a probe's write may take.
 const LIMIT: Duration = Duration::from_millis(500);
-/// From one probe to the next while all is well.
+/// From one probe to the next while the breaker is closed.
 const PACE_CLOSED: Duration = Duration::from_secs(1);
-/// And while not.
+/// The same while it is not closed.
 const PACE_TROUBLED: Duration = Duration::from_millis(250);
-/// How long the key that a probe writes stays.
+/// How long the key that a probe writes lives.
 const KEPT_MS: u64 = 10_000;
 
-/// Why a Redis that answers stays away.
+/// The cause if Redis answers, but too slowly.
 const TOO_SLOW: &str = "it answers, but not within redis.command_timeout_ms";
 
-/// How many slots a probe tries that are on their way to another master.
+/// How many slots a probe tries if they are moving to another master.
 const TRIES: usize = 3;
 
-/// The probe of a master, on a connection of its own.
+/// The probe of a master, on its own connection.
 pub(super) struct Probe {
     master: Weak<Master>,
     breaker: Arc<Breaker>,
     instance: String,
     connection: Option<(Arc<Link>, MultiplexedConnection)>,
-    /// While the breaker is open: the link that it opened on, and the one to take its place.
+    /// While the breaker is open: the link on which it opened, and the link to replace it.
     next: Option<(Arc<Link>, Arc<Link>)>,
-    /// In a Cluster: what makes the key one of the master's, while it is.
+    /// In a Cluster: the hash tag that puts the key into a slot of this master, while it owns the slot.
     tag: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Probe {
 
     async fn round(&mut self, master: &Arc<Master>) {
         let alarms_before = self.breaker.alarms();
-        // No link: nobody knows yet where the master is, and the breaker has never been closed.
+        // No link: the master's address is not known yet, and the breaker was never closed.
         let Ok(current) = master.link() else { return };
         let was_open = self.breaker.state() == State::Open;
         let link = if was_open { self.next_link(master, &current) } else { current.clone() };
@@ -83,20 +83,20 @@ impl Probe {
             tokio::join!(self.write(master, &link), link.hot_answers(LIMIT, &master.setup().clock));
         let took = match written {
             Ok(took) => took,
-            // It answers, but has nothing of its own to write to: no news of whether it takes writes.
+            // It answers, but owns no slot that was tried: this does not show whether it takes writes.
             Err(Failure::Moving(_)) if matches!(master.owned(), SlotRanges::Slots(_)) => return,
             Err(Failure::Moving(_)) => return self.breaker.open("this redis is a node of a cluster: set redis.mode"),
             Err(_) if !master.is_current(&current) => return,
             Err(failure) => {
-                // A connection that was slow once may be one that leads nowhere.
+                // A connection that was slow once may be dead.
                 self.connection = None;
                 tracing::debug!(%failure, "a probe failed");
                 self.breaker.open(&cause(&failure));
                 return;
             }
         };
-        // As slow as this, people's calls would get no answer: no reason to take it for away, nor for back. Of one that is
-        // away only fresh connections tell whether it is back.
+        // At this speed buyers' calls would time out: no reason to open the breaker, and none to close it. While it is
+        // open, only new connections show whether Redis is available.
         let call_limit = master.setup().call_limit;
         if took > call_limit || (!was_open && hot_answers.is_some_and(|took| took > call_limit)) {
             if was_open {
@@ -131,7 +131,7 @@ impl Probe {
         self.breaker.close(alarms_before);
     }
 
-    /// The link to take the place of this one, on which the breaker opened. Nobody but the probe uses it before it does.
+    /// The link to replace this one, on which the breaker opened. Only the probe uses it until then.
     fn next_link(&mut self, master: &Master, current: &Arc<Link>) -> Arc<Link> {
         match &self.next {
             Some((old, next)) if Arc::ptr_eq(old, current) => next.clone(),
@@ -143,7 +143,7 @@ impl Probe {
         }
     }
 
-    /// How long it took, connecting left out.
+    /// Writes the probe's key. Returns how long that took, without connecting.
     async fn write(&mut self, master: &Arc<Master>, link: &Arc<Link>) -> Result<Duration, Failure> {
         let mut connection = match &self.connection {
             Some((of, connection)) if Arc::ptr_eq(of, link) => connection.clone(),
@@ -169,7 +169,7 @@ impl Probe {
         }
     }
 
-    /// A write that shows that the master takes writes; a PING where nothing belongs to it.
+    /// A write, to show that the master takes writes. A PING if it owns no slots.
     fn command(&mut self, master: &Master) -> ::redis::Cmd {
         let owned = master.owned();
         if owned.is_nothing() {
@@ -184,8 +184,8 @@ impl Probe {
         set
     }
 
-    /// RESP3, because there the client tells at once when the connection is cut: so a restart of Redis is noticed
-    /// even if nobody calls.
+    /// Uses RESP3: there the client reports at once when the connection is cut, so a restart of Redis is noticed even
+    /// without calls.
     async fn connect(&self, client: &Client, link: &Arc<Link>) -> Result<MultiplexedConnection, RedisError> {
         let info = client.get_connection_info().clone();
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
@@ -195,7 +195,7 @@ impl Probe {
             .set_response_timeout(None)
             .set_connection_timeout(None)
             .set_push_sender(move |push: PushInfo| -> Result<(), SendError> {
-                // The end of the way to a server that is the master no more is no news.
+                // A connection to a replaced server may end; that says nothing about Redis.
                 if push.kind == PushKind::Disconnection
                     && let (Some(master), Some(link)) = (master.upgrade(), of.upgrade())
                     && master.is_current(&link)

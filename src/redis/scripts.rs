@@ -1,4 +1,4 @@
-//! The scripts of `redis-scripts/`, put together with what they include.
+//! The scripts of `redis-scripts/`, each joined with the files that it includes.
 
 use std::sync::LazyLock;
 
@@ -7,9 +7,9 @@ use super::call::Call;
 /// How many arguments a script takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Args {
-    /// Exactly so many.
+    /// Exactly this many.
     Exactly(usize),
-    /// So many or more.
+    /// This many or more.
     AtLeast(usize),
 }
 
@@ -27,17 +27,17 @@ impl Script {
         Self { name, source, args, script: ::redis::Script::new(source) }
     }
 
-    /// Its file's name without the ending; also the `script` label of the metrics.
+    /// The name of its file without the extension; also the `script` label of the metrics.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The whole text as Redis gets it.
+    /// The whole text that Redis gets.
     pub fn source(&self) -> &'static str {
         self.source
     }
 
-    /// A call with these keys and arguments, counted as the script itself will count them.
+    /// A call with these keys and arguments. Checks the number of arguments, as the script itself does.
     pub(super) fn call<K: AsRef<str>>(&'static self, keys: &[K], args: &[String]) -> Call {
         debug_assert!(
             match self.args {
@@ -67,7 +67,7 @@ macro_rules! scripts {
         $($(#[$doc])* pub static $static: LazyLock<Script> =
             LazyLock::new(|| Script::new($name, $args, source!($($file),+)));)+
 
-        /// Every script there is.
+        /// Every script.
         pub fn all() -> Vec<&'static Script> {
             vec![$(&*$static),+]
         }
@@ -75,27 +75,27 @@ macro_rules! scripts {
 }
 
 scripts! {
-    /// People come.
+    /// People enter.
     ENTER = "enter", Args::AtLeast(9), ["includes/target.lua", "includes/pace.lua", "includes/visit.lua", "enter.lua"];
     /// People poll.
     STATUS = "status", Args::AtLeast(9), ["includes/target.lua", "includes/pace.lua", "includes/visit.lua", "status.lua"];
-    /// Somebody gives up.
+    /// A person leaves.
     LEAVE = "leave", Args::Exactly(9), ["includes/target.lua", "leave.lua"];
     /// Purchases begin and end.
     PURCHASE = "purchase", Args::AtLeast(13), ["includes/target.lua", "purchase.lua"];
-    /// The silent go.
+    /// Silent people are evicted.
     EVICT = "evict", Args::Exactly(8), ["includes/target.lua", "includes/pace.lua", "includes/silence.lua", "evict.lua"];
-    /// One tick.
+    /// The batch of one tick.
     ADMIT = "admit", Args::Exactly(8), ["includes/target.lua", "includes/pace.lua", "includes/silence.lua", "admit.lua"];
-    /// The books.
+    /// Reads the books.
     STATS = "stats", Args::Exactly(8), ["includes/target.lua", "includes/pace.lua", "stats.lua"];
-    /// Direct passes go into the books.
+    /// Adds direct passes to the books.
     DIRECT = "direct", Args::Exactly(9), ["includes/target.lua", "direct.lua"];
-    /// People let through during an outage are taken over.
+    /// Takes over people who were admitted during an outage.
     ADOPT = "adopt", Args::AtLeast(10), ["includes/target.lua", "adopt.lua"];
-    /// Room among the active targets. Not a script of a target: its key is `queue:active`.
+    /// Room for a new active target. Not a script of a target: its key is `queue:active`.
     REGISTER = "register", Args::Exactly(2), ["register.lua"];
-    /// What an operator set comes back.
+    /// Writes back settings that Redis has lost.
     SETTINGS_RESTORE = "settings_restore", Args::AtLeast(11), ["includes/target.lua", "includes/pace.lua", "settings_restore.lua"];
 }
 
@@ -103,7 +103,7 @@ scripts! {
 mod tests {
     use super::*;
 
-    /// The lines of a script's own file that follow its includes, as one text without the dashes.
+    /// The header of a script's own file, which follows its includes, as one text without the dashes.
     fn header(script: &Script) -> String {
         let title = format!("-- {}.lua: ", script.name);
         let own = &script.source[script.source.find(&title).expect("every script begins with its name")..];
@@ -111,7 +111,8 @@ mod tests {
         lines.map(|line| line.trim_start_matches("--")).collect::<Vec<_>>().join("\n")
     }
 
-    /// What a header's line of ARGV says: `9.. the users` is one or more from 9 on, else the last number counts.
+    /// The arguments that the ARGV line of a header describes: `9.. the users` means one or more from 9 on, else the
+    /// last number counts.
     fn described(script: &Script) -> Args {
         let header = header(script);
         let line = header.lines().find_map(|line| line.trim().strip_prefix("ARGV")).expect("every header has ARGV");

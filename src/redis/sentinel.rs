@@ -1,7 +1,7 @@
-//! Where Sentinels say the master is (`redis.mode = sentinel`).
+//! Finds the master through Sentinels (`redis.mode = sentinel`).
 //!
-//! They are asked about once a second all the time, and more often while the master is away: after a failover the old
-//! master comes back as a replica, or never went, and connections to it live on.
+//! They are asked about once a second all the time, and more often while the master is unavailable: after a failover
+//! the old master may come back as a replica, or may never have stopped, and connections to it stay open.
 
 use std::{sync::Weak, time::Duration};
 
@@ -19,23 +19,23 @@ use crate::config::{NodeAddress, RedisConfig};
 
 /// How long a Sentinel may take to answer, connecting included.
 const LIMIT: Duration = Duration::from_millis(500);
-/// How often they are asked while all is well.
+/// From one question to the next while the breaker is closed.
 const PACE_CLOSED: Duration = Duration::from_secs(1);
-/// So much later than this one another process may learn of a failover: its turn to ask, and the asking.
+/// How much later than this process another one may learn of a failover: the time until it asks, and the asking.
 const NOTICED_WITHIN: Duration = Duration::from_secs(2);
-/// And while not.
+/// From one question to the next while the breaker is not closed.
 const PACE_TROUBLED: Duration = Duration::from_millis(250);
 
 /// The Sentinels of one master.
 pub(super) struct Sentinels {
     addresses: Vec<NodeAddress>,
-    /// User, password and TLS; the address is none of theirs.
+    /// User, password and TLS. Its address is not used.
     info: ConnectionInfo,
     master_name: String,
-    /// Which one is asked, and a connection to it if there is one.
+    /// Which Sentinel is asked, and a connection to it if there is one.
     current: usize,
     connection: Option<MultiplexedConnection>,
-    /// For the log: a line when they stop answering and one when they answer again.
+    /// For the log: one line when they stop answering, and one when they answer again.
     silent: bool,
 }
 
@@ -43,7 +43,7 @@ impl Sentinels {
     pub(super) fn of(config: &RedisConfig) -> Result<Self, BadUrl> {
         let url = config.sentinel_url.as_ref().map_or("redis://sentinels", |url| url.expose_secret());
         let info = connection_info("redis.sentinel_url", url, &config.tls)?;
-        // They have no databases to choose from.
+        // Sentinels have no databases.
         let settings = info.redis_settings().clone().set_db(0);
         Ok(Self {
             addresses: config.nodes.clone(),
@@ -55,7 +55,7 @@ impl Sentinels {
         })
     }
 
-    /// Keeps the master's link where they say, until the master is dropped.
+    /// Moves the master's link to the address that they report, until the master is dropped.
     pub(super) async fn keep(mut self, master: Weak<Master>) {
         loop {
             let address = self.master_address().await;
@@ -71,10 +71,10 @@ impl Sentinels {
             let breaker = master.breaker().clone();
             drop(master);
             if breaker.state() == State::Closed {
-                // Either way it is time to ask again.
+                // In both cases it is time to ask again.
                 let _ = timeout(PACE_CLOSED, breaker.reached(State::Open)).await;
             } else {
-                // The one asked may be cut off from the others and know no better.
+                // This Sentinel may be cut off from the others and report an old master.
                 self.next();
                 sleep(PACE_TROUBLED).await;
             }
@@ -92,7 +92,7 @@ impl Sentinels {
         }
     }
 
-    /// What the first of them says that says anything; each is tried once. Else what the last one tried had.
+    /// The address from the first Sentinel that reports one; each is tried once. Error: the cause at the last one.
     async fn master_address(&mut self) -> Result<NodeAddress, String> {
         let mut cause = String::new();
         for _ in 0..self.addresses.len() {

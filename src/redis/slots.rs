@@ -1,19 +1,19 @@
-//! The 16384 slots of a Cluster, and which keys lie in which.
+//! The 16384 slots of a Cluster, and the slot of each key.
 
 use crc::{CRC_16_XMODEM, Crc, Table};
 
 const CRC: Crc<u16, Table<1>> = Crc::<u16, Table<1>>::new(&CRC_16_XMODEM);
 
-/// How many slots there are.
+/// The number of slots.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of a key: that of its hash tag, where it has one.
+/// The slot of a key: that of its hash tag, if it has one.
 pub(super) fn slot_of(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     CRC.checksum(tag.filter(|tag| !tag.is_empty()).unwrap_or(key).as_bytes()) % SLOTS
 }
 
-/// What belongs to a master.
+/// The keys that a master owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SlotRanges {
     /// Every key: there is no Cluster.
@@ -23,12 +23,12 @@ pub(super) enum SlotRanges {
 }
 
 impl SlotRanges {
-    /// A master that slots are only on their way to.
+    /// Whether the master owns no slots: slots may be moving to it.
     pub(super) fn is_nothing(&self) -> bool {
         matches!(self, Self::Slots(ranges) if ranges.is_empty())
     }
 
-    /// What goes into the name of a key for it to lie in a slot that belongs here, another one each time.
+    /// A hash tag that puts a key into one of these slots, a random one each time.
     pub(super) fn a_tag(&self) -> Option<String> {
         let Self::Slots(ranges) = self else { return None };
         let count: u32 = ranges.iter().map(|(first, last)| u32::from(last - first) + 1).sum();
@@ -41,7 +41,7 @@ impl SlotRanges {
             nth -= length;
             None
         })?;
-        // Every slot is hit by one number in 16384, so this ends soon.
+        // One number in 16384 fits, so this ends soon.
         (0_u32..).map(|number| format!("{{{number}}}")).find(|tag| u32::from(slot_of(tag)) == wanted)
     }
 }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // As CLUSTER KEYSLOT says.
+        // As CLUSTER KEYSLOT replies.
         for (key, slot) in [
             ("123456789", 12_739),
             ("foo", 12_182),

@@ -1,4 +1,4 @@
-//! A real `redis-server` for one test: on a free port, gone with the test.
+//! A real `redis-server` for one test: on a free port, stopped when the test ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,12 +21,12 @@ impl TestServer {
         Self::start_with(&[])
     }
 
-    /// The same with further arguments.
+    /// The same with more arguments.
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
         Self(RedisProcess::start(arguments, &[]))
     }
 
-    /// A port on which nothing listens, and what a server on it would be reached by.
+    /// How to reach a port on which nothing listens.
     pub(crate) fn nowhere() -> RedisConfig {
         config(free_port())
     }
@@ -41,12 +41,12 @@ impl TestServer {
         ::redis::Client::open(url(self.0.port())).unwrap()
     }
 
-    /// The masters, as a replica has them: one.
+    /// The masters, as a replica connects to them: one.
     pub(crate) async fn masters(&self) -> Arc<Masters> {
         Masters::connect(&self.config(), StoreClock::system(), Arc::new(Metrics::new())).await.unwrap()
     }
 
-    /// A connection of the test's own, more patient than the library's half second: machines that test are busy.
+    /// A connection for the test. Its timeouts are longer than the library's half second: test machines are busy.
     pub(crate) async fn connection(&self) -> ::redis::aio::MultiplexedConnection {
         let patience = Some(Duration::from_secs(10));
         let config =
@@ -54,7 +54,7 @@ impl TestServer {
         self.client().get_multiplexed_async_connection_with_config(&config).await.unwrap()
     }
 
-    /// What somebody types into redis-cli.
+    /// Runs a command, as in redis-cli.
     pub(crate) async fn command<T: ::redis::FromRedisValue>(&self, words: &[&str]) -> T {
         ::redis::cmd(words[0]).arg(&words[1..]).query_async(&mut self.connection().await).await.unwrap()
     }

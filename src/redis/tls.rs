@@ -1,7 +1,7 @@
-//! Redis over TLS: whom to believe, and as whom to come.
+//! Redis over TLS: which certificates to trust, and which one to present.
 //!
-//! The files are read once, at the start, and judged then: a wrong one stops the start by its key, and is not found out
-//! connection by connection. There is no way not to check the server's certificate.
+//! The files are read and checked once, at the start. A wrong file stops the start, and the error names its setting, so
+//! it does not fail each connection later. The check of the server's certificate cannot be turned off.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use rustls::{
 
 use crate::config::RedisTls;
 
-/// Why TLS to Redis cannot be set up. Shows nothing of what is in a file.
+/// Why TLS to Redis cannot be set up. Shows no content of a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {what}")]
 pub struct BadTls {
@@ -22,7 +22,7 @@ pub struct BadTls {
     what: String,
 }
 
-/// The same address, over TLS set up as configured if its URL, which stands under `key`, asks for TLS.
+/// The same address, with TLS as configured if its URL asks for TLS. `key`: the setting that has the URL.
 pub(super) fn secured(key: &'static str, info: ConnectionInfo, tls: &RedisTls) -> Result<ConnectionInfo, BadTls> {
     if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
         return Ok(info);
@@ -32,10 +32,10 @@ pub(super) fn secured(key: &'static str, info: ConnectionInfo, tls: &RedisTls) -
     Ok(client.get_connection_info().clone())
 }
 
-/// The files as configured, found to be usable.
+/// Reads and checks the configured files.
 fn certificates(tls: &RedisTls) -> Result<TlsCertificates, BadTls> {
-    // The client takes the process's choice of cryptography, and dies where there is none and more than one is built in.
-    // Somebody may have chosen already: then theirs holds.
+    // The client uses the crypto provider of the process. It panics if none is chosen and more than one is built in. If
+    // one is chosen already, it stays.
     let _ = ring::default_provider().install_default();
     let (roots, root_cert) = match &tls.ca_file {
         Some(file) => {
@@ -76,7 +76,7 @@ fn identity(roots: RootCertStore, cert_file: &Path, key_file: &Path) -> Result<C
     }
     let private = PrivateKeyDer::from_pem_slice(&key)
         .map_err(|_| bad_file("redis.key_file", key_file, "holds no unencrypted private key in PEM"))?;
-    // What the client will do with each connection, done once to see whether it works.
+    // The client does this for each connection. Doing it once here shows whether it works.
     ClientConfig::builder()
         .with_root_certificates(roots)
         .with_client_auth_cert(chain, private)

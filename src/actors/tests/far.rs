@@ -1,4 +1,4 @@
-//! A store that is far away, or spoilt in parts.
+//! A store with a long round trip, or with faults for some targets.
 
 use super::*;
 use crate::telemetry::lines::Lines;
@@ -13,7 +13,7 @@ async fn a_far_store_is_ticked_at_its_pace() {
     let pumps = Pumps::at_pace(TICK, store.clone(), clock.clone(), "far");
     pumps.store.be(Mood::Far(Duration::from_millis(120)));
     crowd(&store, 100).await;
-    // By then it knows how far.
+    // By then the pump has measured the round trip.
     assert!(within(TICK * 8, || async { mark(&store).await >= 3 }).await);
     let (mark_before, began) = (mark(&store).await, clock.monotonic());
     assert!(within(TICK * 12, || async { mark(&store).await >= mark_before + 8 }).await);

@@ -1,5 +1,5 @@
-//! The pumps under panic, error, freeze, stop and respawn; two on one target; a target that ends. Real time, short
-//! ticks: what is tested here is when things run.
+//! The pumps under panic, error, freeze, stop and respawn; two on one target; a target that ends. Real time and short
+//! ticks, because these tests check when things run.
 
 mod far;
 mod replaced;
@@ -26,7 +26,7 @@ use crate::{
 };
 
 const TICK: Duration = Duration::from_millis(100);
-/// [`TICK`] plus what a directory waits before it calls an actor frozen, its own round, and slack.
+/// [`TICK`], the time until a directory counts an actor as frozen, the interval of the directory, and slack.
 const TAKEOVER: Duration = Duration::from_millis(1_800);
 
 struct On;
@@ -46,7 +46,7 @@ impl FeatureFlagEvaluator for On {
     }
 }
 
-/// One process's pumps on a store in memory, ten people a tick of 100 ms.
+/// The pumps of one process on a store in memory: ten people per tick of 100 ms.
 struct Pumps {
     store: Arc<FaultyStore>,
     service: Arc<VirtualQueueService>,
@@ -127,7 +127,7 @@ async fn mark(store: &EmbeddedStore) -> u64 {
     store.stats(drop_42()).await.unwrap().admitted_through
 }
 
-/// Waits until `what` holds, for at most `limit`; says whether it does.
+/// Waits until `what` holds, for at most `limit`. Returns whether it does.
 async fn within<F: Future<Output = bool>>(limit: Duration, what: impl Fn() -> F) -> bool {
     let waited = tokio::time::timeout(limit, async {
         while !what().await {

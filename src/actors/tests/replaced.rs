@@ -1,8 +1,8 @@
-//! Actors that die are replaced, and admission goes on meanwhile.
+//! Dead actors are replaced, and admission continues.
 
 use super::*;
 
-/// Harm for an actor.
+/// A fault for an actor.
 #[derive(Debug, Clone, Copy, actix::Message)]
 #[rtype(result = "()")]
 enum Harm {
@@ -37,15 +37,15 @@ impl Handler<Harm> for PumpWatch {
     }
 }
 
-/// A crowd is pumped, something is done, and then: admission goes on, the cause was counted, new targets are found too,
-/// and everything is pumped once and not twice.
+/// Pumps a crowd and applies `harm`. Then admission continues, the cause is counted, new targets are found, and every
+/// target is pumped once, not twice.
 async fn goes_on_after(cause: &str, harm: impl AsyncFnOnce(&Pumps)) {
     let (pumps, store) = Pumps::alone();
     crowd(&store, 1000).await;
     assert!(within(TAKEOVER, || async { mark(&store).await >= 10 }).await);
     harm(&pumps).await;
     let before = mark(&store).await;
-    // Who watches looks twice a second.
+    // The watch checks twice a second.
     assert!(within(TICK * 8, || async { mark(&store).await >= before + 10 }).await, "soon");
     let series = format!(r#"virtual_queue_pump_restarts_total{{cause="{cause}"}}"#);
     assert!(within(TAKEOVER, || async { pumps.counted(&series) == 1 }).await, "counted");

@@ -1,10 +1,10 @@
-//! Ticks that fail, panic, hang or meet others; a target that ends.
+//! Ticks that fail, panic, hang or compete with others; a target that ends.
 
 use tokio::sync::Semaphore;
 
 use super::*;
 
-/// The gauge of the target, there while it has a pump.
+/// The gauge of the target. It exists while the target has a pump.
 const LENGTH: &str = r#"virtual_queue_length{target="LIMITED_DROP:42"}"#;
 
 #[actix_rt::test]
@@ -101,7 +101,7 @@ async fn an_idle_target_goes_with_its_actor_and_its_series() {
     let (pumps, store) = Pumps::alone();
     crowd(&store, 5).await;
     assert!(within(TAKEOVER, || async { pumps.metrics.render().contains(LENGTH) }).await);
-    // Nobody calls for `idle_ttl`; ticks do not keep it alive.
+    // No buyer calls for `idle_ttl`; ticks do not keep the target alive.
     assert!(within(rules_idle() + TAKEOVER, || async { store.active_targets().await.unwrap().is_empty() }).await);
     assert!(within(TAKEOVER, || async { !pumps.metrics.render().contains(LENGTH) }).await);
     let calls = pumps.store.calls();
@@ -117,19 +117,19 @@ async fn gauges_that_are_under_way_when_a_target_ends_are_no_news() {
     let (pumps, store) = Pumps::alone();
     crowd(&store, 1000).await;
     let reported = || pumps.counted("virtual_queue_tick_late_seconds_count");
-    // At its pace each tick reads the gauges.
+    // At this pace each tick reads the gauges.
     assert!(within(TAKEOVER * 2, || async { reported() >= 3 && pumps.metrics.render().contains(LENGTH) }).await);
     let permits = Arc::new(Semaphore::new(0));
     pumps.store.be(Mood::Wait(permits.clone()));
     let before = reported();
-    // One call after the other, until the batch has gone.
+    // Allows one call after the other, until the batch has gone.
     let batch_went = async || {
         let went = reported() > before;
         permits.add_permits(usize::from(!went));
         went
     };
     assert!(within(TAKEOVER, batch_went).await);
-    // And the gauges are being asked for.
+    // Now the read of the gauges is under way.
     tokio::time::sleep(TICK / 5).await;
     pumps.watch.send(StopPumps).await.unwrap();
     assert!(!pumps.metrics.render().contains(LENGTH));
@@ -183,7 +183,7 @@ async fn on_a_real_redis_a_tick_that_panics_or_hangs_delays_admission_by_less_th
     for (mood, counter) in faults {
         let what = format!("{mood:?}");
         pumps.store.be(mood);
-        // The tick that was due has met it.
+        // The tick that was due has met the fault.
         tokio::time::sleep(tick + Duration::from_millis(50)).await;
         pumps.store.be(Mood::Answer);
         let (next_mark, next_at) = batch_after(mark).await;

@@ -1,8 +1,8 @@
-//! What every source promises, and how the Redis one keeps it for several replicas.
+//! The contract of every source, and how the Redis source keeps it for several replicas.
 
 use super::*;
 
-/// What both sources promise. `source` keeps three audit entries.
+/// The contract of both sources. `source` keeps three audit entries.
 async fn keeps_the_contract(source: &dyn FlagSource) {
     assert_eq!(source.read().await, Ok(None));
     assert_eq!(source.audit(10).await, Ok(vec![]));
@@ -101,7 +101,7 @@ async fn the_switch_does_not_hang_on_its_audit() {
     assert_eq!(server.command::<String>(&["GET", RULE]).await, rule.to_stored());
     assert_eq!(flags.current(), rule);
     assert_eq!(server.command::<String>(&["GET", "flags:audit"]).await, "mine", "somebody's, for them to look at");
-    // Nor does writing a lost rule back.
+    // A lost rule is written back even if the audit fails.
     server.command::<()>(&["DEL", RULE]).await;
     flags.refresh().await.unwrap();
     assert_eq!(server.command::<String>(&["GET", RULE]).await, rule.to_stored());

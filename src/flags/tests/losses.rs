@@ -1,4 +1,4 @@
-//! Redis away, restarted empty, failed over, or written to by hand.
+//! Redis is unavailable, restarts empty, fails over, or is changed by hand.
 
 use super::*;
 
@@ -51,7 +51,7 @@ async fn an_older_rule_gives_way_and_one_as_new_is_taken() {
     assert_eq!(server.command::<String>(&["GET", RULE]).await, rule.to_stored());
     assert_eq!(flags.current(), rule);
 
-    // It lost the change, and another replica made one with the same version.
+    // The failover lost the change, and another replica made one with the same version.
     let rival = FlagRule::new(rule.version(), 1, change(true, "rival"));
     server.command::<()>(&["SET", RULE, &rival.to_stored()]).await;
     flags.refresh().await.unwrap();
@@ -122,7 +122,7 @@ async fn what_somebody_wrote_by_hand_changes_nothing_until_the_flag_is_set_anew(
         server.command::<()>(&["SET", RULE, rubbish]).await;
         assert!(matches!(flags.refresh().await, Err(FlagError::Unreadable(_))), "{rubbish}");
         assert_eq!(flags.current(), before);
-        // Written by hand between a replica's read and its restoring.
+        // Written by hand between the read and the restore of a replica.
         assert!(matches!(source.restore(&before).await, Err(FlagError::Unreadable(_))), "{rubbish}");
         assert_eq!(server.command::<String>(&["GET", RULE]).await, rubbish, "left for somebody to look at");
 

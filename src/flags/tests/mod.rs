@@ -1,4 +1,4 @@
-//! The flag as replicas see it: one contract for both sources, then what only Redis can do to us.
+//! The flag as replicas see it: the contract of both sources, then faults that only Redis can have.
 
 mod contract;
 mod losses;
@@ -24,7 +24,7 @@ use crate::{
 
 const RULE: &str = "flags:virtual-queue.enabled";
 
-/// A version far after any that the time of a test gives.
+/// A version much larger than any that the time of a test gives.
 const LATE: u64 = 100_000_000_000_000;
 
 const BOUND: Duration = Duration::from_secs(3);
@@ -35,7 +35,7 @@ fn change(enabled: bool, reason: &str) -> FlagChange {
 }
 
 impl TestServer {
-    /// A source as a replica has one.
+    /// A source as a replica uses it.
     async fn source(&self, audit_kept: usize) -> RedisFlagSource {
         RedisFlagSource::new(self.masters().await, audit_kept)
     }
@@ -45,7 +45,7 @@ async fn replica(server: &TestServer) -> FeatureFlags {
     FeatureFlags::new(Arc::new(server.source(AUDIT_KEPT).await), false, OnFailure::Open)
 }
 
-/// Keeps a replica fresh until dropped.
+/// Keeps a replica up to date until dropped.
 struct Running(Arc<FeatureFlags>, JoinHandle<()>);
 
 impl Running {

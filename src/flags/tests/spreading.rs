@@ -7,7 +7,7 @@ const NEVER: Duration = Duration::from_secs(3600);
 #[tokio::test]
 async fn a_change_is_in_force_here_at_once_and_elsewhere_by_polling_alone() {
     let server = TestServer::start();
-    // What managed Redis services do to a new user: no channel may be used.
+    // As managed Redis services treat a new user: it may use no channel.
     server.command::<()>(&["ACL", "SETUSER", "default", "resetchannels"]).await;
     let here = replica(&server).await;
     let elsewhere = Running::start(replica(&server).await);
@@ -36,7 +36,7 @@ async fn a_change_is_announced_and_listening_comes_back_by_itself() {
     elsewhere.sees(&rule).await;
 
     assert_eq!(server.command::<u64>(&["CLIENT", "KILL", "TYPE", "pubsub"]).await, 1);
-    // Made while it was deaf, perhaps: listening again looks first.
+    // The replica may miss the announcement: when it listens again, it reads first.
     let rule = here.put(&change(false, "stop"), "kim").await.unwrap();
     elsewhere.sees(&rule).await;
     until("it listens again", listening).await;

@@ -1,4 +1,4 @@
-//! Before the rule was read for the first time: nobody knows, which is not off.
+//! Before the first read the rule is unknown, which is not off.
 
 use std::{collections::VecDeque, sync::Mutex};
 
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::*;
 use crate::domain::{QueueTarget, QueueTargetType, UserId};
 
-/// A source that reads as it is told, the last word for ever.
+/// A source with given replies to reads; the last one repeats for ever.
 struct Told {
     says: Mutex<VecDeque<Result<Option<Arc<FlagRule>>, FlagError>>>,
     refuses: bool,
@@ -50,7 +50,7 @@ fn rule(enabled: bool) -> Arc<FlagRule> {
     Arc::new(FlagRule::new(7, 1, change(enabled, "set")))
 }
 
-/// Whether it is on for somebody, and whether that is known.
+/// Whether the flag is on for a person, and whether that is known.
 fn holds(flags: &FeatureFlags) -> (bool, bool) {
     let target = QueueTarget::new(QueueTargetType::LimitedDrop, 42).unwrap();
     let on = flags.is_enabled(target, UserId::try_from(7).unwrap());
@@ -123,7 +123,7 @@ async fn a_redis_that_is_found_again_is_asked_at_once() {
         server.restart();
         until("it is known", async || flags.is_known()).await;
     };
-    // Neither the next look nor the subscription brings it.
+    // Neither the next poll nor a subscription can bring the rule.
     tokio::select! {
         () = flags.poll() => unreachable!("it polls for ever"),
         () = comes_back => {}

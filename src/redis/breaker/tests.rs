@@ -104,7 +104,7 @@ fn the_gauge_is_1_while_any_master_is_away() {
     assert!(!shown());
 }
 
-/// Time passes, a probe a step of 250 ms, until one closes it; how long that took.
+/// Advances the time, with a good probe every 250 ms, until one closes the breaker. Returns how long that took.
 fn closes_after(breaker: &Breaker, clock: &FakeClock) -> Duration {
     let began = clock.monotonic();
     while breaker.state() == State::Open {
@@ -145,7 +145,7 @@ fn whoever_was_steady_for_long_enough_is_believed_at_once_again() {
     assert_eq!(closes_after(&breaker, &clock), Duration::ZERO);
 }
 
-/// Somebody's call goes unanswered every `pause`, a good probe ends each doubt; after how many Redis is unavailable.
+/// A buyer's call times out every `pause`; a good probe ends each doubt. Returns after how many the breaker is open.
 fn gives_up_after(breaker: &Breaker, clock: &FakeClock, pause: Duration) -> Option<usize> {
     (1..=20).find(|_| {
         clock.advance(pause);

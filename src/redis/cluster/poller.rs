@@ -8,25 +8,25 @@ use tokio::time::{sleep, timeout};
 use super::{Cluster, Map, slot_map::SlotMap};
 use crate::config::NodeAddress;
 
-/// How long a node may take to tell the slots, connecting included.
+/// How long a node may take to report the slots, connecting included.
 const LIMIT: Duration = Duration::from_millis(500);
-/// How often one is asked while all is well.
+/// From one question to the next while all slots can be served.
 const PACE_CLOSED: Duration = Duration::from_secs(1);
-/// And while not.
+/// The same while some cannot.
 const PACE_TROUBLED: Duration = Duration::from_millis(250);
-/// However often masters name others: not more often than this.
+/// The shortest time between two questions, however many redirects there are.
 const PACE_NAMED: Duration = Duration::from_millis(20);
 
-/// Who tells the slots at present.
+/// Asks for the slots, and remembers the node that reported them.
 #[derive(Default)]
 pub(super) struct SlotMapPoller {
     current: Option<(NodeAddress, MultiplexedConnection)>,
-    /// For the log: a line when they stop telling and one when they tell again.
+    /// For the log: one line when no node reports them, and one when a node does again.
     silent: bool,
 }
 
 impl SlotMapPoller {
-    /// Keeps the map as the nodes tell it, until the cluster is dropped.
+    /// Keeps the map as the nodes report it, until the cluster is dropped.
     pub(super) async fn keep(mut self, cluster: Weak<Cluster>) {
         loop {
             let Some(cluster) = cluster.upgrade() else { return };
@@ -42,12 +42,12 @@ impl SlotMapPoller {
             let refresh_now = cluster.refresh_now.clone();
             drop(cluster);
             sleep(PACE_NAMED).await;
-            // Either way it is time to ask again.
+            // In both cases it is time to ask again.
             let _ = timeout(pace, refresh_now.notified()).await;
         }
     }
 
-    /// What the first node says that says anything, beginning with the one from before.
+    /// The slot map from the first node that reports one, beginning with the previous node.
     pub(super) async fn slot_map(&mut self, cluster: &Cluster, map: &Map) -> Option<SlotMap> {
         if let Some((address, mut connection)) = self.current.take()
             && let Ok(Some(slot_map)) = timeout(LIMIT, ask(&mut connection, &address)).await
@@ -78,8 +78,8 @@ impl SlotMapPoller {
     }
 }
 
-/// What this node says. Nothing where it does not see a whole cluster: it may be cut off from the others, or have just
-/// come back, and know no better.
+/// The slot map of this node. None if the node does not see a whole cluster: it may be cut off from the others, or have
+/// just restarted, and report old slots.
 async fn ask(connection: &mut MultiplexedConnection, node: &NodeAddress) -> Option<SlotMap> {
     let mut ask = pipe();
     ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");

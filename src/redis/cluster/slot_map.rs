@@ -1,4 +1,4 @@
-//! What a node of a Cluster says about the slots.
+//! The slot map that a node of a Cluster reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use ::redis::{Value, from_redis_value};
 
 use crate::{config::NodeAddress, redis::slots::SLOTS};
 
-/// What a node says.
+/// The slot map of one node.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotMap {
     /// First slot, last slot, master; sorted.
@@ -16,14 +16,14 @@ pub(super) struct SlotMap {
 }
 
 impl SlotMap {
-    /// The reply of `CLUSTER SLOTS` by this node. Ranges that make no sense are left out.
+    /// Reads the reply of the node `asked` to `CLUSTER SLOTS`. Ranges that make no sense are left out.
     pub(super) fn of(reply: Vec<Vec<Value>>, asked: &NodeAddress) -> Self {
         let mut slot_map = Self::default();
         for range in reply {
             let mut parts = range.into_iter();
             let mut slot = || parts.next().and_then(|slot| from_redis_value::<u16>(slot).ok());
             let (Some(first), Some(last)) = (slot(), slot()) else { continue };
-            // The master comes first; one that cannot be read is not the replica after it.
+            // The master comes first. If it cannot be read, the replica after it does not take its place.
             let nodes: Vec<Option<NodeAddress>> = parts.map(|node| node_of(node, asked)).collect();
             if let Some(Some(master)) = nodes.first()
                 && first <= last
@@ -58,14 +58,14 @@ impl SlotMap {
     }
 }
 
-/// `[host, port, …]`; without a host it is the one that was asked.
+/// `[host, port, …]`; without a host it is the host that was asked.
 fn node_of(node: Value, asked: &NodeAddress) -> Option<NodeAddress> {
     let Value::Array(parts) = node else { return None };
     let mut parts = parts.into_iter();
     let host: Option<String> = from_redis_value(parts.next()?).ok()?;
     let port = from_redis_value(parts.next()?).ok()?;
     let host = host.filter(|host| !host.is_empty()).unwrap_or_else(|| asked.host.clone());
-    // `?`: the node does not know.
+    // `?`: the node does not know the host.
     (host != "?").then_some(NodeAddress { host, port })
 }
 

@@ -1,4 +1,4 @@
-//! A call finds its master, also while its keys go from one to another.
+//! How a call finds its master, also while its keys move to another.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,10 +8,10 @@ use crate::redis::{
     master::Master,
 };
 
-/// How long to wait before asking again for keys that are on their way.
+/// How long to wait before asking again for keys that are moving.
 const MOVING_PAUSE: Duration = Duration::from_millis(5);
 
-/// The way of one call, from master to master while its keys move.
+/// The route of one call, from master to master while its keys move.
 pub(super) struct Route<'a> {
     masters: &'a Masters,
     key: &'a str,
@@ -23,7 +23,7 @@ pub(super) struct Route<'a> {
 }
 
 impl<'a> Route<'a> {
-    /// From the master that has this key, all within `limit` from now.
+    /// Starts at the master that has this key. The whole call may take `limit` from now.
     pub(super) fn new(masters: &'a Masters, key: &'a str, limit: Duration) -> Result<Self, Failure> {
         let began = masters.setup.clock.monotonic();
         Ok(Self { masters, key, master: masters.of(key)?, asking: false, began, limit })
@@ -38,9 +38,9 @@ impl<'a> Route<'a> {
         self.limit.saturating_sub(self.elapsed())
     }
 
-    /// Whether the call should be made again at what is now [`Self::master`]: its keys are elsewhere, or on their way.
-    /// Given up after half the limit, so that nobody who has gathered behind the call waits for longer than the whole,
-    /// which would look like a server that does not answer.
+    /// Whether to make the call again at the new [`Self::master`]: its keys are elsewhere, or moving. Stops after half
+    /// the limit, so that people who gathered behind the call wait no longer than the whole limit: that would look like
+    /// a server that does not answer.
     pub(super) async fn goes_on<T>(&mut self, result: &Result<T, Failure>) -> bool {
         let (Err(Failure::Moving(moving)), Kind::Cluster(cluster)) = (result, &self.masters.kind) else { return false };
         if self.elapsed() >= self.limit / 2 {
@@ -55,7 +55,7 @@ impl<'a> Route<'a> {
                 self.master = there;
                 self.asking = matches!(moving, Moving::Ask(_));
             }
-            // Asked for from now on, if it is one not known yet.
+            // If the master is not known yet, it is looked up from now on.
             None => {
                 tokio::time::sleep(MOVING_PAUSE).await;
                 if let Ok(now) = self.masters.of(self.key) {
