@@ -2,7 +2,7 @@
 //!
 //! Here: which store, who shares what, in which order things start and end. Not here: any rule.
 
-mod demo;
+mod demo_shop;
 mod descriptors;
 mod key_watch;
 mod listen;
@@ -206,7 +206,7 @@ impl App {
         let gate = gate(config, keyring, flags.clone(), &clock, &metrics, stores.queue).identity(identity.clone());
         let shop = match (&config.upstream.url, config.demo_shop.enabled) {
             (Some(url), _) => Shop::Upstream(ProxySettings::new(url, &config.upstream, config.token.cookie)),
-            (None, Some(true)) => demo::shop(config, stores.masters, &clock)?,
+            (None, Some(true)) => demo_shop::shop(config, stores.masters, &clock)?,
             (None, Some(false) | None) => Shop::None,
         };
         let lifecycle = Arc::new(Lifecycle::new());
@@ -311,9 +311,7 @@ async fn stores(config: &Config, clock: &StoreClock, metrics: &Arc<Metrics>) -> 
         }),
         Some(StoreKind::Redis) | None => {
             let store = RedisStore::connect(&config.redis, rules, clock.clone(), metrics.clone()).await?;
-            if store.is_degraded() {
-                tracing::warn!(address = config.redis.address(), "redis unavailable at the start");
-            } else {
+            if !store.is_degraded() {
                 for warning in store.server_warnings().await {
                     tracing::warn!("{warning}");
                 }

@@ -10,14 +10,15 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`domain`] | targets, people, places, passes, books: pure |
-//! | [`clock`] | the only place that asks the time; keeps the store's time |
+//! | [`clock`] | the queue's time, which is the store's |
 //! | [`token`] | the pass: signing, verifying, rotating secrets |
 //! | [`config`] | what can be set, from where, and whether it makes sense |
 //! | [`metrics`] | every metric, its help text and labels |
 //! | [`problem`] | the one form of an error answer |
+//! | [`telemetry`] | the log: its form, and how many lines one place in the code may write |
 //! | [`identity`] | who asks: a header that is believed, or a token that is checked |
-//! | [`redis`] | keys, scripts, group commit, connections, breaker |
-//! | [`store`] | the queue itself: a trait, in memory and on Redis |
+//! | [`redis`] | keys, scripts, connections, circuit breakers, Sentinel and Cluster |
+//! | [`store`] | the queue itself: traits, in memory and on Redis (with group commit) |
 //! | [`flags`] | the switch: rule, rollout, snapshot, audit |
 //! | [`demo_shop`] | the built-in shop for the demo and the end-to-end tests |
 //! | [`service`] | enter, status, leave, stats; the flag branch and failing open live here and only here |

@@ -216,6 +216,7 @@ mod tests {
             assert!(text.lines().any(|line| line == stays), "{stays}\n{text}");
         }
     }
+
     #[test]
     fn lines_kept_back_are_counted_once_however_often_they_are_reported() {
         let metrics = Metrics::new();

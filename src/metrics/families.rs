@@ -55,7 +55,8 @@ declare! {
     wait_seconds: HistogramVec = histograms(
         "virtual_queue_wait_seconds",
         "Seconds from entering to the pass, known to half a second.",
-        &["target"], &WAITS,
+        &["target"],
+        &WAITS,
     );
     bypass_attempts: IntCounterVec = counters(
         "virtual_queue_bypass_attempts_total",
@@ -67,15 +68,15 @@ declare! {
         "Answers given without the store, one an answer.",
         &["operation"],
     );
-    flag_known: IntGauge = gauge(
+    flag_known: IntGauge = IntGauge::new(
         "virtual_queue_flag_known",
         "0 while the flag's rule has not been read since the start, and redis.on_failure decides; else 1.",
     );
-    log_lines_kept_back: IntCounter = counter(
+    log_lines_kept_back: IntCounter = IntCounter::new(
         "virtual_queue_log_lines_kept_back_total",
         "Warnings and errors not written so far: one place in the code had more than ten in a second.",
     );
-    direct_not_remembered: IntCounter = counter(
+    direct_not_remembered: IntCounter = IntCounter::new(
         "virtual_queue_direct_not_remembered_total",
         "Direct passes given in an outage beyond what a replica remembers: their holders keep their places.",
     );
@@ -87,19 +88,22 @@ declare! {
     http_seconds: HistogramVec = histograms(
         "virtual_queue_http_request_seconds",
         "Seconds from a request's arrival to its answer's head.",
-        &["route"], &FAST,
+        &["route"],
+        &FAST,
     );
     script_seconds: HistogramVec = histograms(
         "virtual_queue_script_seconds",
         "Seconds a script call took, the way there and back included.",
-        &["script"], &FAST,
+        &["script"],
+        &FAST,
     );
     batch_people: HistogramVec = histograms(
         "virtual_queue_batch_people",
         "People who shared one script call.",
-        &["script"], &PEOPLE,
+        &["script"],
+        &PEOPLE,
     );
-    breaker_open: IntGauge = gauge(
+    breaker_open: IntGauge = IntGauge::new(
         "virtual_queue_redis_breaker_open",
         "Whether a master of the store is unavailable: 1 or 0.",
     );
@@ -123,32 +127,24 @@ declare! {
         "Steps of the store's clock seen: a forward one can let a batch in early.",
         &["direction"],
     );
-    gate_shed: IntCounter = counter(
+    gate_shed: IntCounter = IntCounter::new(
         "virtual_queue_gate_shed_total",
         "Purchase calls refused because too many were under way.",
     );
-    gate_under_way: IntGauge = gauge("virtual_queue_gate_under_way", "Purchase calls under way.");
+    gate_under_way: IntGauge = IntGauge::new("virtual_queue_gate_under_way", "Purchase calls under way.");
     token_key_info: GaugeVec = gauges(
         "virtual_queue_token_key_info",
         "1 for each secret, by fingerprint: current signs passes, also_accepted are only accepted.",
         &["fingerprint", "role"],
     );
-    token_keys_disagree: IntGauge = gauge(
+    token_keys_disagree: IntGauge = IntGauge::new(
         "virtual_queue_token_keys_disagree",
         "1 while another replica refuses this one's passes, or this one the other's; else 0.",
     );
 }
 
-fn counter(name: &str, help: &str) -> Result<IntCounter> {
-    IntCounter::new(name, help)
-}
-
 fn counters(name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec> {
     IntCounterVec::new(Opts::new(name, help), labels)
-}
-
-fn gauge(name: &str, help: &str) -> Result<IntGauge> {
-    IntGauge::new(name, help)
 }
 
 fn gauges(name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec> {

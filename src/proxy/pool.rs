@@ -108,11 +108,7 @@ impl Pool {
 
     /// The same, if it was used a moment ago and nothing has come on it since: for what may not be sent again.
     pub(super) fn take_just_used(&self) -> Option<Connection> {
-        let mut taken = self.take_used_within(JUST_USED);
-        while taken.as_ref().is_some_and(|connection| !connection.is_silent()) {
-            taken = self.take_used_within(JUST_USED);
-        }
-        taken
+        std::iter::from_fn(|| self.take_used_within(JUST_USED)).find(Connection::is_silent)
     }
 
     fn take_used_within(&self, limit: Duration) -> Option<Connection> {

@@ -3,11 +3,11 @@
 //! A call is a list of commands, not code that runs on a connection: in a Cluster it may have to be made again at
 //! another master, with an ASKING before each of its commands.
 
+use std::time::Duration;
+
 use ::redis::{
     Cmd, FromRedisValue, RedisError, Script, Value, aio::MultiplexedConnection, cmd, from_redis_value, pipe,
 };
-
-use std::time::Duration;
 
 use super::failure::codes;
 

@@ -67,7 +67,7 @@ impl Masters {
             }
         };
         if !found {
-            tracing::warn!("redis unavailable at the start; connecting goes on");
+            tracing::warn!(address = config.address(), "redis unavailable at the start; connecting goes on");
         }
         Ok(Arc::new(Self { setup, kind }))
     }

@@ -81,10 +81,10 @@ impl VirtualQueueService {
     pub(super) async fn hand_over_admissions(&self) {
         self.forget_ended_targets();
         // `is_away` needs no call. So the people of an unavailable target are not taken out and put back.
-        let targets = self.outage.outage_admissions.targets(|target| !self.parts.store.is_away(target));
+        let targets = self.outage.admissions.targets(|target| !self.parts.store.is_away(target));
         let outcomes: Vec<(QueueTarget, usize, Option<StoreError>)> = stream::iter(targets)
             .map(async |target| {
-                let mut taken = self.outage.outage_admissions.take(target);
+                let mut taken = self.outage.admissions.take(target);
                 let everybody = taken.count();
                 let failed = self.adopt(&mut taken).await.err();
                 (target, everybody - taken.count(), failed)

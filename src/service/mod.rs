@@ -159,7 +159,7 @@ impl VirtualQueueService {
     pub async fn leave(&self, target: QueueTarget, user: UserId) -> Result<Left, QueueError> {
         match self.parts.store.leave(target, user).await {
             Ok(_) => {
-                self.outage.outage_admissions.forget(target, user);
+                self.outage.admissions.forget(target, user);
                 Ok(Left { degraded: false })
             }
             Err(error) => {

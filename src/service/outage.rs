@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Outage {
     policy: FailurePolicy,
-    pub(super) outage_admissions: OutageAdmissions,
+    pub(super) admissions: OutageAdmissions,
     tick: Duration,
     /// When this replica started, on the monotonic clock.
     began: Duration,
@@ -43,7 +43,7 @@ impl Outage {
         };
         Self {
             policy,
-            outage_admissions: OutageAdmissions::new(MOST_PEOPLE, config.queue.max_active_targets),
+            admissions: OutageAdmissions::new(MOST_PEOPLE, config.queue.max_active_targets),
             tick: Duration::from_millis(config.queue.tick_ms),
             began: now,
         }
@@ -74,18 +74,18 @@ impl VirtualQueueService {
         let known = self.active.contains(target);
         let now_s = self.parts.clock.now_seconds();
         let expires_at = stateless_expiry(now_s, self.token_ttl_seconds);
-        let outage_admissions = &self.outage.outage_admissions;
+        let admissions = &self.outage.admissions;
         let admission = match &self.outage.policy {
             FailurePolicy::Closed => {
                 // Random, so that people do not come back at the same time.
                 return Err(QueueError::StoreUnavailable { retry_after_seconds: rand::random_range(1..=3) });
             }
-            FailurePolicy::Open => outage_admissions.pass(target, known, user, expires_at, now_s),
+            FailurePolicy::Open => admissions.admit(target, known, user, expires_at, now_s),
             FailurePolicy::Throttled(throttle) => {
                 let now = self.parts.clock.monotonic();
                 let lost_at = self.parts.store.lost_at(target).unwrap_or_default().max(self.outage.began);
                 let slot = || throttle.take_slot(target, lost_at, now);
-                outage_admissions.pass_narrow(target, known, user, (expires_at, now_s), slot)
+                admissions.admit_throttled(target, known, user, (expires_at, now_s), slot)
             }
         };
         let expires_at = match admission {
@@ -97,7 +97,7 @@ impl VirtualQueueService {
                 }
                 expires_at
             }
-            Admission::Shut => return Ok(wait(self.outage.tick.as_secs_f64().ceil() as u64)),
+            Admission::NotNow => return Ok(wait(self.outage.tick.as_secs_f64().ceil() as u64)),
         };
         Ok(Self::direct(self.parts.issuer.mint(target, user, expires_at), true))
     }

@@ -24,7 +24,7 @@ pub(super) enum Admission {
         remembered: bool,
     },
     /// Not admitted now.
-    Shut,
+    NotNow,
 }
 
 /// The people admitted, each with the expiry (s) of their newest pass.
@@ -50,7 +50,7 @@ impl OutageAdmissions {
 
     /// Open policy: admits everyone, also if there is no room to remember them. `known`: the target is known to have a
     /// queue.
-    pub(super) fn pass(&self, target: QueueTarget, known: bool, user: UserId, expires_at: u64, now: u64) -> Admission {
+    pub(super) fn admit(&self, target: QueueTarget, known: bool, user: UserId, expires_at: u64, now: u64) -> Admission {
         let mut people = self.lock();
         match people.live(target, user, now) {
             Some(live) => Admission::Again(live),
@@ -59,7 +59,7 @@ impl OutageAdmissions {
     }
 
     /// Throttled policy: a new person needs a slot, and room to be remembered: else they would take a slot each time.
-    pub(super) fn pass_narrow(
+    pub(super) fn admit_throttled(
         &self,
         target: QueueTarget,
         known: bool,
@@ -72,7 +72,7 @@ impl OutageAdmissions {
             return Admission::Again(live);
         }
         if !self.has_room(&people, target, known, user) || !take_slot() {
-            return Admission::Shut;
+            return Admission::NotNow;
         }
         Admission::New { remembered: self.remember(&mut people, target, known, user, expires_at) }
     }
@@ -203,18 +203,18 @@ mod tests {
     #[test]
     fn beyond_the_bound_open_admits_people_and_throttle_does_not() {
         let through = OutageAdmissions::new(2, 10);
-        assert_eq!(through.pass(target(1), true, user(1), 300, 0), REMEMBERED);
-        assert_eq!(through.pass(target(2), true, user(1), 300, 0), REMEMBERED, "each target for itself");
-        assert_eq!(through.pass(target(1), true, user(2), 300, 0), FORGOTTEN);
+        assert_eq!(through.admit(target(1), true, user(1), 300, 0), REMEMBERED);
+        assert_eq!(through.admit(target(2), true, user(1), 300, 0), REMEMBERED, "each target for itself");
+        assert_eq!(through.admit(target(1), true, user(2), 300, 0), FORGOTTEN);
         let slot = || panic!("nobody may take a slot who could not be remembered");
-        assert_eq!(through.pass_narrow(target(1), true, user(2), (300, 0), slot), Admission::Shut);
-        assert_eq!(through.pass(target(1), true, user(1), 360, 299), Admission::Again(300));
-        assert_eq!(through.pass(target(1), true, user(1), 600, 300), REMEMBERED, "anew, in the same room");
+        assert_eq!(through.admit_throttled(target(1), true, user(2), (300, 0), slot), Admission::NotNow);
+        assert_eq!(through.admit(target(1), true, user(1), 360, 299), Admission::Again(300));
+        assert_eq!(through.admit(target(1), true, user(1), 600, 300), REMEMBERED, "anew, in the same room");
         through.forget(target(1), user(1));
         through.forget(target(1), user(1));
-        assert_eq!(through.pass_narrow(target(1), true, user(2), (300, 0), || true), REMEMBERED);
+        assert_eq!(through.admit_throttled(target(1), true, user(2), (300, 0), || true), REMEMBERED);
         taken(&through, 2);
-        assert_eq!(through.pass(target(2), true, user(1), 300, 0), REMEMBERED, "there is room again");
+        assert_eq!(through.admit(target(2), true, user(1), 300, 0), REMEMBERED, "there is room again");
         assert_eq!(through.targets(|_| true).len(), 2);
         assert_eq!((taken(&through, 1).len(), taken(&through, 2).len()), (1, 1));
         assert_eq!(through.targets(|_| true).len(), 0);
@@ -225,19 +225,19 @@ mod tests {
         let through = OutageAdmissions::new(100, 3);
         for id in 1..=10 {
             let expected = if id <= 3 { REMEMBERED } else { FORGOTTEN };
-            assert_eq!(through.pass(target(id), false, user(1), 300, 0), expected);
+            assert_eq!(through.admit(target(id), false, user(1), 300, 0), expected);
         }
-        assert_eq!(through.pass(target(42), true, user(1), 300, 0), REMEMBERED);
+        assert_eq!(through.admit(target(42), true, user(1), 300, 0), REMEMBERED);
     }
 
     #[test]
     fn who_is_not_handed_over_is_remembered_unless_there_is_a_newer_pass() {
         let through = OutageAdmissions::new(100, 3);
         for id in 1..=3 {
-            through.pass(target(1), true, user(id), 300, 0);
+            through.admit(target(1), true, user(id), 300, 0);
         }
         let mut on_the_way = through.take(target(1));
-        through.pass(target(1), true, user(1), 360, 60);
+        through.admit(target(1), true, user(1), 360, 60);
         let handed_over = on_the_way.some(1).unwrap()[0].0;
         on_the_way.done(1);
         drop(on_the_way);
@@ -251,8 +251,8 @@ mod tests {
     #[test]
     fn who_has_had_the_turn_can_be_forgotten() {
         let through = OutageAdmissions::new(100, 3);
-        through.pass(target(1), true, user(1), 300, 0);
-        through.pass(target(1), true, user(2), 360, 0);
+        through.admit(target(1), true, user(1), 300, 0);
+        through.admit(target(1), true, user(2), 360, 0);
         through.take(target(1)).forget_expired(300);
         assert_eq!(taken(&through, 1), [(user(2), 360)]);
     }

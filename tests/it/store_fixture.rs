@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use virtual_queue::{
     clock::{FakeClock, StoreClock},
-    domain::{Pacing, QueuePosition, QueueStats, QueueTarget, QueueTargetType, UserId},
+    config::Config,
+    domain::{QueuePosition, QueueStats, QueueTarget, QueueTargetType, UserId},
     metrics::Metrics,
     redis::keys::TargetKeys,
     store::{
@@ -22,15 +23,7 @@ pub(crate) const START_MS: u64 = 1_790_000_000_123;
 
 /// The rules as the default configuration has them, but with no slack after the heartbeat timeout.
 pub(crate) fn default_rules() -> QueueRules {
-    QueueRules {
-        capacity: 100_000,
-        pacing: Pacing { batch: 100, tick_ms: 2000 },
-        silent_after_ms: 60_000,
-        max_evict_per_tick: 1000,
-        idle_ttl_ms: 1_800_000,
-        token_ttl_seconds: 300,
-        lease_ms: 15_000,
-    }
+    QueueRules { silent_after_ms: 60_000, ..QueueRules::from_config(&Config::parse_default()) }
 }
 
 pub(crate) fn target(id: u64) -> QueueTarget {

@@ -48,19 +48,19 @@ const USERS: [u64; 12] = [1, 2, 9, 10, 11, 19, 90, 99, 100, 101, 110, 9_223_372_
 
 /// Both stores, and what is known of them from their answers.
 struct Case {
-    stands: Vec<StoreFixture>,
+    fixtures: Vec<StoreFixture>,
     referees: Vec<Referee>,
     last: Option<Call>,
 }
 
 impl Case {
-    fn new(stands: Vec<StoreFixture>) -> Self {
+    fn new(fixtures: Vec<StoreFixture>) -> Self {
         let referees = (0..TARGETS).map(|_| Referee::new(rules())).collect();
-        Self { stands, referees, last: None }
+        Self { fixtures, referees, last: None }
     }
 
     fn now_ms(&self) -> u64 {
-        virtual_queue::clock::Clock::wall_ms(&*self.stands[0].clock)
+        virtual_queue::clock::Clock::wall_ms(&*self.fixtures[0].clock)
     }
 
     async fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
@@ -68,7 +68,7 @@ impl Case {
             Step::Advance(ms) => self.pass_time(ms),
             Step::ClockGoesBack(ms) => {
                 let now = self.now_ms() - ms;
-                self.stands.iter().for_each(|fixture| fixture.clock.set(now));
+                self.fixtures.iter().for_each(|fixture| fixture.clock.set(now));
                 self.referees.iter_mut().for_each(|referee| referee.clock_went_back(now / 1000));
             }
             Step::Override(at, overrides) => self.set_overrides(at, overrides),
@@ -110,12 +110,12 @@ impl Case {
     }
 
     fn pass_time(&mut self, ms: u64) {
-        self.stands.iter().for_each(|fixture| fixture.advance(ms));
+        self.fixtures.iter().for_each(|fixture| fixture.advance(ms));
         self.referees.iter_mut().for_each(|referee| referee.time_passed(ms));
     }
 
     fn set_overrides(&mut self, at: u64, overrides: Overrides) {
-        for fixture in &self.stands {
+        for fixture in &self.fixtures {
             fixture.hands.set_overrides(target(at), overrides);
         }
         self.referee(at).overrides(overrides);
@@ -132,7 +132,7 @@ impl Case {
     /// What a pump does.
     async fn tick(&mut self, at: u64, replica: u8, how: How) -> Result<(), TestCaseError> {
         // Redis counts the lock's time on its own clock; the embedded store's lock serves both here.
-        let lock = self.stands[0].store.lock_tick(target(at), &format!("replica {replica}")).await.unwrap();
+        let lock = self.fixtures[0].store.lock_tick(target(at), &format!("replica {replica}")).await.unwrap();
         if lock != TickLock::Ours && how != How::WithoutTheLock {
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl Case {
             }
         }
         let counted: Vec<Vec<String>> =
-            self.stands.iter().map(|fixture| passes_and_waits(&fixture.metrics.render())).collect();
+            self.fixtures.iter().map(|fixture| passes_and_waits(&fixture.metrics.render())).collect();
         prop_assert!(counted.iter().all(|one| *one == counted[0]), "the metrics differ: {counted:#?}");
         Ok(())
     }
@@ -180,7 +180,7 @@ impl Case {
     async fn ask(&mut self, call: Call) -> Result<Answer, TestCaseError> {
         self.last = Some(call);
         let mut seen = Vec::new();
-        for fixture in &self.stands {
+        for fixture in &self.fixtures {
             let answer = call.ask(&*fixture.store).await;
             let stats = fixture.store.stats(target(call.target())).await.unwrap();
             prop_assert_eq!(stats.imbalance(), None, "after {:?} of {:?}", answer, call);
@@ -200,11 +200,11 @@ fn passes_and_waits(text: &str) -> Vec<String> {
     text.lines().filter(|line| ours.iter().any(|name| line.starts_with(name))).map(str::to_owned).collect()
 }
 
-fn run(cases: u32, stands: impl Fn() -> Vec<StoreFixture>, runtime: &tokio::runtime::Runtime) {
+fn run(cases: u32, fixtures: impl Fn() -> Vec<StoreFixture>, runtime: &tokio::runtime::Runtime) {
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
     let steps = prop::collection::vec(calls::step(), 1..150);
     let outcome = TestRunner::new(config).run(&steps, |steps| {
-        let mut case = Case::new(stands());
+        let mut case = Case::new(fixtures());
         runtime.block_on(async {
             for step in &steps {
                 case.step(step).await?;
@@ -222,13 +222,13 @@ fn run(cases: u32, stands: impl Fn() -> Vec<StoreFixture>, runtime: &tokio::runt
 fn both_stores_answer_the_same_whatever_happens() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Arc::new(RedisServer::start());
-    let stands = || {
+    let fixtures = || {
         redis::cmd("FLUSHALL").exec(&mut server.connection()).unwrap();
         runtime.block_on(async {
             vec![StoreFixture::embedded(rules()).await, StoreFixture::on_redis(server.clone(), rules()).await]
         })
     };
-    run(100, stands, &runtime);
+    run(100, fixtures, &runtime);
 }
 
 #[test]

@@ -1,23 +1,12 @@
 //! What only this store has: its own idle time, locks and memory.
 
 use super::*;
-use crate::{
-    clock::FakeClock,
-    domain::{Pacing, QueueTargetType},
-};
+use crate::{clock::FakeClock, config::Config, domain::QueueTargetType};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn store() -> (Arc<EmbeddedStore>, Arc<FakeClock>) {
-    let rules = QueueRules {
-        capacity: 100_000,
-        pacing: Pacing { batch: 100, tick_ms: 2000 },
-        silent_after_ms: 60_000,
-        max_evict_per_tick: 1000,
-        idle_ttl_ms: 1_800_000,
-        token_ttl_seconds: 300,
-        lease_ms: 15_000,
-    };
+    let rules = QueueRules { silent_after_ms: 60_000, ..QueueRules::from_config(&Config::parse_default()) };
     let clock = FakeClock::at(1_790_000_000_123);
     (EmbeddedStore::new(rules, StoreClock::new(clock.clone()), Arc::new(Metrics::new())), clock)
 }

@@ -38,10 +38,10 @@ pub(super) trait GroupCall: Send + Sync + 'static {
 type Waiter<A> = oneshot::Sender<Result<A, Failure>>;
 
 /// The gathered people, by target.
-type Lanes<C> = HashMap<QueueTarget, Lane<<C as GroupCall>::Item, <C as GroupCall>::Answer>>;
+type Groups<C> = HashMap<QueueTarget, Group<<C as GroupCall>::Item, <C as GroupCall>::Answer>>;
 
 /// The gathered people of one target.
-struct Lane<I, A> {
+struct Group<I, A> {
     order: VecDeque<I>,
     waiters: HashMap<I, Vec<Waiter<A>>>,
     calls_under_way: usize,
@@ -49,7 +49,7 @@ struct Lane<I, A> {
     calls_starting: usize,
 }
 
-impl<I: Clone + Eq + Hash, A> Lane<I, A> {
+impl<I: Clone + Eq + Hash, A> Group<I, A> {
     fn new() -> Self {
         Self { order: VecDeque::new(), waiters: HashMap::new(), calls_under_way: 0, calls_starting: 0 }
     }
@@ -90,13 +90,13 @@ struct Inner<C: GroupCall> {
     limit: Duration,
     /// Calls run here and not on the worker of a request: a worker that stops must not stop other people's calls.
     runtime: Handle,
-    lanes: Mutex<Lanes<C>>,
+    groups: Mutex<Groups<C>>,
 }
 
 impl<C: GroupCall> Batcher<C> {
     /// A batcher for `call`. Nobody waits longer than `limit`. Calls run on `runtime`.
     pub(super) fn new(call: C, limit: Duration, runtime: Handle) -> Self {
-        Self { inner: Arc::new(Inner { call, limit, runtime, lanes: Mutex::default() }) }
+        Self { inner: Arc::new(Inner { call, limit, runtime, groups: Mutex::default() }) }
     }
 
     /// This person's answer, from a call shared with others.
@@ -107,14 +107,14 @@ impl<C: GroupCall> Batcher<C> {
     pub(super) async fn ask(&self, target: QueueTarget, item: C::Item) -> Result<C::Answer, Failure> {
         let (waiter, answer) = oneshot::channel();
         let start = {
-            let mut lanes = self.inner.lanes();
-            let lane = lanes.entry(target).or_insert_with(Lane::new);
-            let of_item = lane.waiters.entry(item.clone()).or_default();
+            let mut groups = self.inner.groups();
+            let group = groups.entry(target).or_insert_with(Group::new);
+            let of_item = group.waiters.entry(item.clone()).or_default();
             if of_item.is_empty() {
-                lane.order.push_back(item);
+                group.order.push_back(item);
             }
             of_item.push(waiter);
-            lane.one_more()
+            group.one_more()
         };
         if start {
             self.inner.clone().start(target);
@@ -135,8 +135,8 @@ impl<C: GroupCall> Clone for Batcher<C> {
 }
 
 impl<C: GroupCall> Inner<C> {
-    fn lanes(&self) -> MutexGuard<'_, Lanes<C>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn groups(&self) -> MutexGuard<'_, Groups<C>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a call that already counts as under way.
@@ -161,11 +161,11 @@ impl<C: GroupCall> UnderWay<C> {
         // Take people only now, when the call starts, so that it includes those who came in the meantime.
         let (people, waiters) = {
             let inner = self.inner.clone();
-            let mut lanes = inner.lanes();
-            self.begin(&mut lanes);
-            let taken = lanes.get_mut(&self.target).map(Lane::take).unwrap_or_default();
+            let mut groups = inner.groups();
+            self.begin(&mut groups);
+            let taken = groups.get_mut(&self.target).map(Group::take).unwrap_or_default();
             if taken.0.is_empty() {
-                self.end(&mut lanes);
+                self.end(&mut groups);
                 return false;
             }
             taken
@@ -190,9 +190,9 @@ impl<C: GroupCall> UnderWay<C> {
 
     /// Fails these people and all people gathered behind them.
     fn fail(&self, waiters: Vec<Vec<Waiter<C::Answer>>>, failure: &Failure) {
-        let behind = self.inner.lanes().get_mut(&self.target).map(|lane| {
-            lane.order.clear();
-            std::mem::take(&mut lane.waiters)
+        let behind = self.inner.groups().get_mut(&self.target).map(|group| {
+            group.order.clear();
+            std::mem::take(&mut group.waiters)
         });
         let behind = behind.unwrap_or_default().into_values();
         for waiter in waiters.into_iter().chain(behind).flatten() {
@@ -200,20 +200,20 @@ impl<C: GroupCall> UnderWay<C> {
         }
     }
 
-    fn begin(&mut self, lanes: &mut Lanes<C>) {
+    fn begin(&mut self, groups: &mut Groups<C>) {
         if std::mem::take(&mut self.starting)
-            && let Some(lane) = lanes.get_mut(&self.target)
+            && let Some(group) = groups.get_mut(&self.target)
         {
-            lane.calls_starting -= 1;
+            group.calls_starting -= 1;
         }
     }
 
-    fn end(&mut self, lanes: &mut Lanes<C>) {
+    fn end(&mut self, groups: &mut Groups<C>) {
         self.ended = true;
-        if let Some(lane) = lanes.get_mut(&self.target) {
-            lane.calls_under_way -= 1;
-            if lane.calls_under_way == 0 && lane.order.is_empty() {
-                lanes.remove(&self.target);
+        if let Some(group) = groups.get_mut(&self.target) {
+            group.calls_under_way -= 1;
+            if group.calls_under_way == 0 && group.order.is_empty() {
+                groups.remove(&self.target);
             }
         }
     }
@@ -224,13 +224,13 @@ impl<C: GroupCall> Drop for UnderWay<C> {
         if !self.ended {
             let inner = self.inner.clone();
             // The call panicked: dropping their waiters tells the people who gathered behind it.
-            let mut lanes = inner.lanes();
-            if let Some(lane) = lanes.get_mut(&self.target) {
-                lane.order.clear();
-                lane.waiters.clear();
+            let mut groups = inner.groups();
+            if let Some(group) = groups.get_mut(&self.target) {
+                group.order.clear();
+                group.waiters.clear();
             }
-            self.begin(&mut lanes);
-            self.end(&mut lanes);
+            self.begin(&mut groups);
+            self.end(&mut groups);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use super::RedisStore;
 use crate::{
     clock::{FakeClock, StoreClock},
-    config::RedisConfig,
+    config::{Config, RedisConfig},
     domain::{Pacing, QueueTarget, QueueTargetType, UserId},
     metrics::Metrics,
     redis::{keys::TargetKeys, test_server::TestServer},
@@ -21,17 +21,9 @@ use crate::{
 /// Where the fake clock starts: 1,000,000 ms, as in the scripts' examples.
 const START_MS: u64 = 1_000_000;
 
-/// The default rules.
+/// The default rules, with no slack after the heartbeat timeout.
 fn rules() -> QueueRules {
-    QueueRules {
-        capacity: 100_000,
-        pacing: Pacing { batch: 100, tick_ms: 2000 },
-        silent_after_ms: 60_000,
-        max_evict_per_tick: 1000,
-        idle_ttl_ms: 1_800_000,
-        token_ttl_seconds: 300,
-        lease_ms: 15_000,
-    }
+    QueueRules { silent_after_ms: 60_000, ..QueueRules::from_config(&Config::parse_default()) }
 }
 
 fn target() -> QueueTarget {

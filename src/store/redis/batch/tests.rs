@@ -71,7 +71,7 @@ async fn a_call_starts_at_once_and_those_who_come_meanwhile_share_the_next() {
         answers.push(asked.await.unwrap().unwrap());
     }
     assert_eq!(answers, [3, 2, 3, 1], "repeats share the answer");
-    assert!(batcher.inner.lanes().is_empty(), "nothing is kept of a target nobody asks for");
+    assert!(batcher.inner.groups().is_empty(), "nothing is kept of a target nobody asks for");
 }
 
 #[tokio::test]
