@@ -15,7 +15,8 @@ use actix_web::{
         header::{self, HeaderMap},
     },
 };
-use serde_json::json;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 pub use self::{language::Language, words::Words};
 
@@ -32,11 +33,74 @@ pub struct Problem {
     /// What the code means, in a few words that never change.
     pub title: &'static str,
     /// Which of several reasons it was, where the code alone does not tell: `expired`.
-    pub reason: Option<&'static str>,
+    pub reason: Option<Reason>,
     /// What happened here, for people.
     pub detail: Detail,
     /// Seconds after which asking again makes sense; 429 and 503 always have them.
     pub retry_after: Option<u64>,
+}
+
+/// Why a purchase is refused, where the code alone does not tell it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = RefusalReason, description = "Why a purchase is refused.")]
+pub enum Reason {
+    /// There is no pass.
+    NoPass,
+    /// The user is unknown.
+    NoUser,
+    /// Not in the form of a pass, or two passes.
+    Malformed,
+    /// Signed with none of the secrets.
+    Forged,
+    /// The pass has expired.
+    Expired,
+    /// The pass of another person.
+    OtherUser,
+    /// A pass for another target.
+    OtherTarget,
+    /// The pass is spent or revoked.
+    Spent,
+    /// Not the canonical spelling of the purchase's path.
+    OddPath,
+}
+
+impl Reason {
+    /// The name in the body and in the header that repeats it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoPass => "no_pass",
+            Self::NoUser => "no_user",
+            Self::Malformed => "malformed",
+            Self::Forged => "forged",
+            Self::Expired => "expired",
+            Self::OtherUser => "other_user",
+            Self::OtherTarget => "other_target",
+            Self::Spent => "spent",
+            Self::OddPath => "odd_path",
+        }
+    }
+}
+
+/// An error (RFC 9457).
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct ProblemBody<'a> {
+    /// The problem, for programs: `QUEUE_FULL`.
+    code: &'a str,
+    /// The problem, for people. Texts for buyers are Korean, or English if `Accept-Language` prefers it;
+    /// `Content-Language` says which.
+    detail: &'a str,
+    /// The reason, with `QUEUE_BYPASS_DENIED`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    reason: Option<Reason>,
+    /// The HTTP status.
+    status: u16,
+    /// The status in words.
+    title: &'a str,
+    /// `about:blank`: the status says the kind of problem, the code says which one.
+    r#type: &'static str,
 }
 
 /// What happened, for people.
@@ -71,7 +135,7 @@ impl Problem {
 
     /// It was for this reason.
     #[must_use]
-    pub const fn because(mut self, reason: &'static str) -> Self {
+    pub const fn because(mut self, reason: Reason) -> Self {
         self.reason = Some(reason);
         self
     }
@@ -112,23 +176,22 @@ impl Problem {
             response.insert_header((header::CONTENT_LANGUAGE, language.tag()));
             response.insert_header((header::VARY, "Accept-Language"));
         }
-        let mut body = json!({
-            "type": "about:blank",
-            "title": self.title,
-            "status": self.status.as_u16(),
-            "code": self.code,
-            "detail": detail,
-        });
-        if let Some(reason) = self.reason {
-            body["reason"] = reason.into();
-        }
-        response.content_type(PROBLEM_JSON).body(body.to_string())
+        response.content_type(PROBLEM_JSON).json(ProblemBody {
+            code: self.code,
+            detail,
+            reason: self.reason,
+            status: self.status.as_u16(),
+            title: self.title,
+            r#type: "about:blank",
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use actix_web::{body::to_bytes, http::header};
+
+    use serde_json::json;
 
     use super::*;
 
@@ -154,7 +217,8 @@ mod tests {
 
     #[actix_web::test]
     async fn buyers_are_told_in_their_language_and_why() {
-        let problem = Problem::for_buyers(StatusCode::FORBIDDEN, "DENIED", "Denied", words::SPENT).because("spent");
+        let problem =
+            Problem::for_buyers(StatusCode::FORBIDDEN, "DENIED", "Denied", words::SPENT).because(Reason::Spent);
         for (asked, language) in
             [(None, Language::Korean), (Some("ko"), Language::Korean), (Some("en"), Language::English)]
         {

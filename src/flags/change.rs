@@ -4,6 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
+use utoipa::{
+    ToSchema,
+    openapi::{ArrayBuilder, ObjectBuilder, schema::Type},
+};
 
 use crate::domain::{QueueTarget, UserId, UserIdForm};
 
@@ -19,16 +23,26 @@ const MAX_PROBLEMS: usize = 20;
 const FIELDS: [&str; 5] = ["enabled", "rolloutPercent", "targets", "users", "reason"];
 
 /// What an operator sets. Its JSON is in camelCase: targets as `"limited-drop/42"`, users as strings as they were
-/// given, both sorted and without duplicates.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// given, both sorted and without duplicates. The schema is that of the PUT body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(description = "The rule that an operator sets.")]
 pub struct FlagChange {
+    /// The switch.
     pub(super) enabled: bool,
+    /// The percentage of people for whom it is on, besides `users`.
+    #[schema(minimum = 0, maximum = 100, default = 100, required = false)]
     pub(super) rollout_percent: u8,
+    /// The targets for which it is on, `limited-drop/42`; none: all.
     #[serde(serialize_with = "targets_as_text")]
+    #[schema(schema_with = targets_schema, required = false)]
     pub(super) targets: BTreeSet<QueueTarget>,
+    /// The people for whom it is on, whatever the percentage.
     #[serde(serialize_with = "users_as_text")]
+    #[schema(schema_with = users_schema, required = false)]
     pub(super) users: BTreeMap<UserId, String>,
+    /// The reason, for the audit: not blank.
+    #[schema(min_length = 1, max_length = 500, pattern = "\\S")]
     pub(super) reason: String,
 }
 
@@ -60,6 +74,31 @@ impl FlagChange {
             Ok(_) => Err(InvalidChange { problems: vec!["the body is not a JSON object".to_owned()] }),
             Err(error) => Err(InvalidChange { problems: vec![format!("the body is not JSON: {error}")] }),
         }
+    }
+
+    /// Whether it is on for anybody.
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// The percentage of people for whom it is on, besides [`Self::users`].
+    pub fn rollout_percent(&self) -> u8 {
+        self.rollout_percent
+    }
+
+    /// The targets for which it is on; none: all.
+    pub fn targets(&self) -> impl Iterator<Item = QueueTarget> {
+        self.targets.iter().copied()
+    }
+
+    /// The people for whom it is on, whatever the percentage.
+    pub fn users(&self) -> impl Iterator<Item = &str> {
+        self.users.values().map(String::as_str)
+    }
+
+    /// Why it was set.
+    pub fn reason(&self) -> &str {
+        &self.reason
     }
 
     /// Reads the known fields of an object. The caller decides about other fields.
@@ -170,6 +209,18 @@ impl Problems {
         }
         Err(InvalidChange { problems: self.named })
     }
+}
+
+fn targets_schema() -> ArrayBuilder {
+    list_of("^(limited-drop|ticketing-event)/[1-9][0-9]{0,18}$")
+}
+
+fn users_schema() -> ArrayBuilder {
+    list_of("^[1-9][0-9]{0,18}$")
+}
+
+fn list_of(pattern: &str) -> ArrayBuilder {
+    ArrayBuilder::new().items(ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)))
 }
 
 fn targets_as_text<S: Serializer>(targets: &BTreeSet<QueueTarget>, serializer: S) -> Result<S::Ok, S::Error> {

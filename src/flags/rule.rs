@@ -6,8 +6,7 @@ use serde_json::Value;
 use super::{FeatureFlagEvaluator, FlagChange, Reach, VIRTUAL_QUEUE_ENABLED, bucket::bucket, change::Problems};
 use crate::domain::{MAX_ID, QueueTarget, QueueTargetType, UserId, UserIdForm};
 
-/// A [`FlagChange`] that is in force, with its version. The stored form and the admin API have the same JSON:
-/// `version`, `updatedAtMs`, then the fields of the change.
+/// A [`FlagChange`] that is in force, with its version. Its JSON is the stored form: `version`, `updatedAtMs`, then the fields of the change.
 ///
 /// The JSON always starts with `{"version":`: the scripts read it there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -84,6 +83,11 @@ impl FlagRule {
     /// Larger with each change: usually the time of the change, in ms. 0: no change was ever made.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// The time of the last change, milliseconds since the epoch; `None`: there was none.
+    pub fn updated_at_ms(&self) -> Option<u64> {
+        self.updated_at_ms
     }
 
     /// What was set.

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::Notify;
+use utoipa::ToSchema;
 
 use super::{FlagChange, FlagRule, UnreadableRule};
 
@@ -74,16 +75,19 @@ pub enum FlagError {
 }
 
 /// One change of the rule.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = FlagAuditEntry)]
 pub struct AuditEntry {
     /// The operator, or `restore` if a replica wrote a lost rule back.
     pub who: String,
     /// When, in the store's time: milliseconds since the epoch.
     pub at_ms: u64,
     /// The rule before; null if there was none. A very long rule is `{"version":…,"omittedBytes":…}`.
+    #[schema(required, value_type = Option<Object>)]
     pub old: Option<Value>,
     /// The rule after, in the same form.
+    #[schema(required, value_type = Option<Object>)]
     pub new: Option<Value>,
     /// The reason given.
     pub why: String,

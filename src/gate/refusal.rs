@@ -11,7 +11,7 @@ use actix_web::{
 use crate::{
     identity,
     metrics::BypassReason,
-    problem::{Problem, Words, words},
+    problem::{Problem, Reason, Words, words},
     token::PassRefusal,
 };
 
@@ -60,14 +60,17 @@ impl Refusal {
     }
 
     /// The answer's `reason`, where the code alone does not tell it.
-    const fn reason(self) -> Option<&'static str> {
+    const fn reason(self) -> Option<Reason> {
         match self {
-            Self::NoUser => Some("no_user"),
-            Self::NoPass => Some("no_pass"),
-            Self::BadPass(refusal) => Some(refusal.label()),
-            Self::OddPath => Some("odd_path"),
-            Self::Spent => Some("spent"),
-            Self::Over => Some(PassRefusal::Expired.label()),
+            Self::NoUser => Some(Reason::NoUser),
+            Self::NoPass => Some(Reason::NoPass),
+            Self::BadPass(PassRefusal::Malformed) => Some(Reason::Malformed),
+            Self::BadPass(PassRefusal::Forged) => Some(Reason::Forged),
+            Self::BadPass(PassRefusal::OtherTarget) => Some(Reason::OtherTarget),
+            Self::BadPass(PassRefusal::OtherUser) => Some(Reason::OtherUser),
+            Self::BadPass(PassRefusal::Expired) | Self::Over => Some(Reason::Expired),
+            Self::OddPath => Some(Reason::OddPath),
+            Self::Spent => Some(Reason::Spent),
             Self::NoToken
             | Self::NoKeys
             | Self::UnknownId
@@ -161,7 +164,9 @@ mod tests {
             (Refusal::Overloaded, 503, "OVERLOADED", None, None),
         ] {
             let problem = refusal.problem();
-            assert_eq!((problem.status.as_u16(), problem.code, problem.reason), (status, code, reason), "{refusal:?}");
+            assert_eq!((problem.status.as_u16(), problem.code), (status, code), "{refusal:?}");
+            assert_eq!(problem.reason.map(Reason::name), reason, "{refusal:?}");
+            assert_eq!(serde_json::to_value(problem.reason).unwrap(), serde_json::json!(reason), "{refusal:?}");
             assert_eq!(reason.is_some(), code == DENIED, "the other codes tell it alone: {refusal:?}");
             assert!(
                 reason.is_none_or(|reason| page.contains(&format!("\n| `{reason}` | "))),

@@ -5,7 +5,7 @@
 
 use actix_web::{
     Error, HttpResponse,
-    body::MessageBody,
+    body::{EitherBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     http::{
         Method,
@@ -16,10 +16,8 @@ use actix_web::{
         },
     },
     middleware::Next,
-    web,
 };
 
-use super::state::HttpState;
 use crate::{config::Config, problem::PROBLEM_JSON, proxy::FromShop};
 
 /// The methods that a page may use.
@@ -87,6 +85,35 @@ impl Cors {
     fn is_ours(&self, owner: Owner) -> bool {
         owner == Owner::Queue || (owner == Owner::Shop && self.shop_is_ours)
     }
+
+    /// Answers a preflight, or adds the headers to the answer of the next service.
+    pub(super) async fn around<B: MessageBody + 'static>(
+        &self,
+        request: ServiceRequest,
+        next: Next<B>,
+    ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+        let owner = owner_of(request.path());
+        let origin = self.allowed(request.headers());
+        if let Some(origin) = &origin
+            && self.is_ours(owner)
+            && request.method() == Method::OPTIONS
+            && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+        {
+            return Ok(request.into_response(self.preflight(origin)).map_into_right_body());
+        }
+        let mut response = next.call(request).await?;
+        let ours = self.is_ours(owner) || (owner == Owner::Shop && is_refusal_of_ours(&response));
+        if ours {
+            let headers = response.headers_mut();
+            // Also without an origin: a cache must not give one page's answer to another.
+            headers.append(VARY, HeaderValue::from_static("Origin"));
+            if let Some(origin) = origin {
+                allow(headers, origin);
+                headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+            }
+        }
+        Ok(response.map_into_left_body())
+    }
 }
 
 fn owner_of(path: &str) -> Owner {
@@ -98,38 +125,6 @@ fn owner_of(path: &str) -> Owner {
     } else {
         Owner::Shop
     }
-}
-
-/// The middleware.
-pub(super) async fn cross_origin(
-    request: ServiceRequest,
-    next: Next<impl MessageBody + 'static>,
-) -> Result<ServiceResponse<impl MessageBody>, Error> {
-    let state = request.app_data::<web::Data<HttpState>>().cloned();
-    let Some(cors) = state.as_ref().and_then(|state| state.options.cors.as_ref()) else {
-        return next.call(request).await.map(ServiceResponse::map_into_left_body);
-    };
-    let owner = owner_of(request.path());
-    let origin = cors.allowed(request.headers());
-    if let Some(origin) = &origin
-        && cors.is_ours(owner)
-        && request.method() == Method::OPTIONS
-        && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
-    {
-        return Ok(request.into_response(cors.preflight(origin)).map_into_right_body());
-    }
-    let mut response = next.call(request).await?;
-    let ours = cors.is_ours(owner) || (owner == Owner::Shop && is_refusal_of_ours(&response));
-    if ours {
-        let headers = response.headers_mut();
-        // Also without an origin: a cache must not give one page's answer to another.
-        headers.append(VARY, HeaderValue::from_static("Origin"));
-        if let Some(origin) = origin {
-            allow(headers, origin);
-            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
-        }
-    }
-    Ok(response.map_into_left_body())
 }
 
 fn allow(headers: &mut HeaderMap, origin: HeaderValue) {

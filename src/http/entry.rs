@@ -2,22 +2,17 @@
 
 use actix_web::{
     HttpResponse, HttpResponseBuilder,
-    http::{
-        StatusCode,
-        header::{CACHE_CONTROL, HeaderName, HeaderValue, SET_COOKIE},
-    },
+    http::{StatusCode, header::SET_COOKIE},
 };
 use serde::Serialize;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use utoipa::ToSchema;
 
+use super::answer::{DEGRADED, uncached};
 use crate::{
     domain::{EntryToken, QueueStats, QueueStatus, QueueTarget},
     service::Answer,
 };
-
-/// Says that an answer was given without the store.
-pub(super) const DEGRADED: HeaderName = HeaderName::from_static("x-virtual-queue-degraded");
 
 /// Where a person stands. Every field is always there, null where it does not apply.
 #[derive(Debug, Serialize, ToSchema)]
@@ -25,8 +20,7 @@ pub(super) const DEGRADED: HeaderName = HeaderName::from_static("x-virtual-queue
 #[schema(as = QueueEntry)]
 pub(super) struct EntryBody<'a> {
     /// `WAITING`, `ADMITTED` or `DIRECT_ADMITTED`.
-    #[schema(value_type = QueueEntryStatus)]
-    status: &'static str,
+    status: EntryStatus,
     /// The fixed number, from 1, while waiting.
     #[schema(required, minimum = 1)]
     position: Option<u64>,
@@ -49,11 +43,11 @@ pub(super) struct EntryBody<'a> {
     paused: bool,
 }
 
-/// The three states of an entry, for the documentation.
-#[derive(ToSchema)]
-#[schema(rename_all = "SCREAMING_SNAKE_CASE")]
-#[expect(dead_code, reason = "names the values of a string for the documentation")]
-pub(super) enum QueueEntryStatus {
+/// The three states of an entry.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schema(as = QueueEntryStatus)]
+pub(super) enum EntryStatus {
     Waiting,
     Admitted,
     DirectAdmitted,
@@ -112,13 +106,14 @@ pub(super) struct StatsBody {
 
 impl<'a> EntryBody<'a> {
     fn of(answer: &'a Answer) -> Self {
-        let (position, token) = match &answer.status {
-            QueueStatus::Waiting(position) => (Some(position), None),
-            QueueStatus::WaitingUnknown => (None, None),
-            QueueStatus::Admitted(token) | QueueStatus::DirectAdmitted(token) => (None, Some(token)),
+        let (status, position, token) = match &answer.status {
+            QueueStatus::Waiting(position) => (EntryStatus::Waiting, Some(position), None),
+            QueueStatus::WaitingUnknown => (EntryStatus::Waiting, None, None),
+            QueueStatus::Admitted(token) => (EntryStatus::Admitted, None, Some(token)),
+            QueueStatus::DirectAdmitted(token) => (EntryStatus::DirectAdmitted, None, Some(token)),
         };
         Self {
-            status: answer.status.name(),
+            status,
             position: position.map(|place| place.seq),
             ahead_count: position.map(|place| place.ahead),
             eta_seconds: position.and_then(|place| place.eta_seconds()),
@@ -185,10 +180,9 @@ pub(super) fn stats(stats: &QueueStats) -> HttpResponse {
 }
 
 fn queue_answer(status: StatusCode, degraded: bool) -> HttpResponseBuilder {
-    let mut response = HttpResponseBuilder::new(status);
-    response.insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store")));
+    let mut response = uncached(status);
     if degraded {
-        response.insert_header((DEGRADED, HeaderValue::from_static("redis")));
+        response.insert_header(DEGRADED);
     }
     response
 }

@@ -12,7 +12,7 @@ use actix_web::{
     },
 };
 
-use super::entry::DEGRADED;
+use super::answer::DEGRADED;
 use crate::{
     domain::{InvalidTarget, UserIdForm},
     flags::{FlagError, InvalidChange},
@@ -222,7 +222,7 @@ impl ApiError {
     fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         match self {
             Self::MethodNotAllowed { allow } => Some((header::ALLOW, HeaderValue::from_static(allow))),
-            Self::StoreUnavailable { .. } => Some((DEGRADED, HeaderValue::from_static("redis"))),
+            Self::StoreUnavailable { .. } => Some(DEGRADED),
             Self::Unauthorized | Self::InvalidIdentity => {
                 Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
             }

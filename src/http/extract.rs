@@ -1,6 +1,7 @@
 //! Reads the caller and the target from a request, once, into validated types.
 
 use std::{
+    borrow::Cow,
     future::{Ready, ready},
     pin::Pin,
     task::{Context, Poll},
@@ -15,6 +16,15 @@ use actix_web::{
     web::{self, Bytes, BytesMut},
 };
 use futures_util::StreamExt;
+use serde::de::DeserializeOwned;
+use utoipa::{
+    IntoParams, PartialSchema, ToSchema,
+    openapi::{
+        Object, ObjectBuilder, Ref, RefOr, Required, Schema,
+        path::{Parameter, ParameterBuilder, ParameterIn},
+        schema::Type,
+    },
+};
 
 use super::{error::ApiError, state::HttpState};
 use crate::{
@@ -36,6 +46,72 @@ impl FromRequest for Target {
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         ready(read_target(request).map(Self))
     }
+}
+
+impl IntoParams for Target {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let parameter =
+            |name| ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
+        let kind = Ref::from_schema_name(<QueueTargetType as ToSchema>::name());
+        let id = text("^[1-9][0-9]{0,18}$");
+        vec![
+            parameter("type").description(Some("The kind of target.")).schema(Some(kind)).build(),
+            parameter("targetId")
+                .description(Some("Canonical decimal, 1..=9223372036854775807."))
+                .schema(Some(id))
+                .build(),
+        ]
+    }
+}
+
+impl PartialSchema for QueueTargetType {
+    fn schema() -> RefOr<Schema> {
+        let slugs = Self::ALL.map(Self::slug);
+        let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(slugs));
+        schema.description(Some("The kinds of target.")).into()
+    }
+}
+
+impl ToSchema for QueueTargetType {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("TargetType")
+    }
+}
+
+/// Describes the header with the user id. [`crate::identity`] reads it.
+pub(super) struct UserHeader;
+
+impl IntoParams for UserHeader {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        vec![header(
+            "X-User-Id",
+            text("^[1-9][0-9]{0,18}$"),
+            "The user id, exactly once: canonical decimal, 1..=9223372036854775807; with `identity.ids = \"any\"` 1 to 128 \
+             visible ASCII characters. Ignored if buyers are identified by tokens or are anonymous visitors: then \
+             `Authorization: Bearer` is needed, or the cookie `vq_visitor`, which entering sets.",
+        )]
+    }
+}
+
+/// Describes the header with the pass of the person who buys. [`crate::gate`] reads it.
+pub(super) struct PassHeader;
+
+impl IntoParams for PassHeader {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let description = "The pass, as `entryToken` gave it. If passes also come in cookies, the header wins.";
+        vec![header("X-Entry-Token", ObjectBuilder::new().schema_type(Type::String).build(), description)]
+    }
+}
+
+/// Describes a header that may be left out.
+pub(super) fn header(name: &str, schema: Object, description: &str) -> Parameter {
+    let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Header).required(Required::False);
+    parameter.description(Some(description)).schema(Some(schema)).build()
+}
+
+/// A text of this pattern.
+fn text(pattern: &str) -> Object {
+    ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).build()
 }
 
 /// A person and the target they ask about. The path is checked first: if the target does not exist, the user id is not
@@ -89,6 +165,19 @@ pub(super) async fn read_body(
     limit: usize,
 ) -> Result<Bytes, HttpResponse> {
     read_within(BODY_TIMEOUT, request, payload, limit).await
+}
+
+/// Reads a whole body as JSON, as [`read_body`] does.
+///
+/// # Errors
+/// The answer to send: those of [`read_body`]; [`ApiError::BadRequest`] for another JSON than that of `T`.
+pub(super) async fn read_json<T: DeserializeOwned>(
+    request: &HttpRequest,
+    payload: web::Payload,
+    limit: usize,
+) -> Result<T, HttpResponse> {
+    let body = read_body(request, payload, limit).await?;
+    serde_json::from_slice(&body).map_err(|_| ApiError::BadRequest.error_response())
 }
 
 async fn read_within(

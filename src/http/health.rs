@@ -2,13 +2,21 @@
 
 use actix_web::{
     HttpResponse,
-    http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+    http::{
+        StatusCode,
+        header::{CONTENT_TYPE, HeaderValue},
+    },
     web,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{error::ApiError, state::HttpState};
+use super::{
+    answer::uncached,
+    error::ApiError,
+    paths::{LIVE, METRICS, READY},
+    state::HttpState,
+};
 use crate::{flags::FeatureFlagEvaluator, telemetry};
 
 /// The process runs.
@@ -32,15 +40,15 @@ pub(super) struct ReadyBody {
 }
 
 /// Whether the process runs.
-#[utoipa::path(get, path = "/health/live", operation_id = "live", tag = "management",
+#[utoipa::path(get, path = LIVE.path, operation_id = "live", tag = "management",
     responses((status = 200, description = "It runs.", body = LiveBody)))]
 pub(super) async fn live() -> HttpResponse {
-    fresh().json(LiveBody { status: "live" })
+    uncached(StatusCode::OK).json(LiveBody { status: "live" })
 }
 
 /// Whether the process takes requests. Also if Redis is unavailable: else a load balancer would remove all replicas at
 /// once.
-#[utoipa::path(get, path = "/health/ready", operation_id = "ready", tag = "management",
+#[utoipa::path(get, path = READY.path, operation_id = "ready", tag = "management",
     responses(
         (status = 200, description = "It takes requests.", body = ReadyBody),
         (status = 503, description = "`NOT_READY`: starting or draining."),
@@ -51,23 +59,16 @@ pub(super) async fn ready(state: web::Data<HttpState>) -> Result<HttpResponse, A
     }
     let redis = if state.service.is_degraded() { "degraded" } else { "ok" };
     let flag = if state.flags.is_known() { "known" } else { "unknown" };
-    Ok(fresh().json(ReadyBody { status: "ready", redis, flag }))
+    Ok(uncached(StatusCode::OK).json(ReadyBody { status: "ready", redis, flag }))
 }
 
 /// All metrics in the Prometheus text format.
-#[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "management",
+#[utoipa::path(get, path = METRICS.path, operation_id = "metrics", tag = "management",
     responses((status = 200, description = "Prometheus text format 0.0.4.", body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(state: web::Data<HttpState>) -> HttpResponse {
     state.metrics.log_lines_kept_back(telemetry::lines_kept_back());
     state.metrics.flag_known(state.flags.is_known());
-    let mut response = fresh();
+    let mut response = uncached(StatusCode::OK);
     response.insert_header((CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8")));
     response.body(state.metrics.render())
-}
-
-/// An answer that must not be cached.
-fn fresh() -> actix_web::HttpResponseBuilder {
-    let mut response = HttpResponse::Ok();
-    response.insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store")));
-    response
 }

@@ -16,9 +16,8 @@ use tracing_actix_web::{RequestId, RootSpanBuilder, TracingLogger};
 
 use super::{
     connection::{LastsUntilWritten, UnderWay},
-    cors,
     error::ApiError,
-    routes::{RouteTemplate, UNMATCHED},
+    paths::{RouteTemplate, UNMATCHED},
     state::HttpState,
 };
 use crate::{
@@ -52,7 +51,7 @@ where
         // 4. Innermost: turns actix's own errors into problems before they are counted or logged.
         .wrap(from_fn(problems_only))
         // 3. Answers preflights, and lets pages of other origins read the answers from below, including errors.
-        .wrap(from_fn(cors::cross_origin))
+        .wrap(from_fn(cross_origin))
         // 2. Counts the final answers and adds the request id.
         .wrap(from_fn(observe))
         // 1. Outermost: everything below logs inside the request's span.
@@ -122,6 +121,17 @@ async fn observe(
         response.response_mut().head_mut().set_connection_type(ConnectionType::Close);
     }
     Ok(response.map_body(|_, body| LastsUntilWritten::new(body, begun)))
+}
+
+async fn cross_origin(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let state = request.app_data::<web::Data<HttpState>>().cloned();
+    match state.as_ref().and_then(|state| state.options.cors.as_ref()) {
+        Some(cors) => cors.around(request, next).await.map(ServiceResponse::map_into_right_body),
+        None => next.call(request).await.map(ServiceResponse::map_into_left_body),
+    }
 }
 
 /// Replaces actix's error answers, and writes problems in the buyer's language. Problems of ours, of the gate and of

@@ -5,6 +5,7 @@
 //! ([`crate::app`]).
 
 mod admin;
+mod answer;
 mod bearer;
 mod connection;
 mod cors;
@@ -15,10 +16,12 @@ mod framing;
 mod health;
 mod limit;
 mod middleware;
+mod no_shop;
 mod openapi;
-mod purchase;
+mod paths;
 mod queue;
 mod routes;
+mod served;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -30,7 +33,9 @@ pub use cors::Cors;
 pub use error::ApiError;
 pub use limit::EnterLimit;
 pub use middleware::with_middleware;
-pub use openapi::{Served, openapi_json};
-pub use purchase::no_shop_routes;
-pub use routes::{RouteTemplate, UNMATCHED, forward_auth_routes, management_routes, not_found, queue_routes};
+pub use no_shop::no_shop_routes;
+pub use openapi::openapi_json;
+pub use paths::{RouteTemplate, UNMATCHED};
+pub use routes::{forward_auth_routes, management_routes, not_found, queue_routes};
+pub use served::Served;
 pub use state::{HttpOptions, HttpState, Lifecycle};

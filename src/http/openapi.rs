@@ -1,9 +1,10 @@
 //! The OpenAPI description of the API, generated from the handlers so that both agree.
 //!
-//! Here: the description of every route. `served` selects the routes that a configuration has.
+//! Here: the description of every route. `selection` selects the routes that a configuration has. Not here: bodies and
+//! parameters; the handlers read and write the same types that describe them.
 
 mod exact;
-mod served;
+mod selection;
 
 use actix_web::{
     HttpResponse,
@@ -12,17 +13,17 @@ use actix_web::{
 };
 use serde_json::Value;
 use utoipa::{
-    IntoParams, Modify, OpenApi, ToSchema,
+    Modify, OpenApi,
     openapi::{
-        self, ArrayBuilder, Content, HeaderBuilder, ObjectBuilder, Ref, RefOr,
+        self, Content, HeaderBuilder, ObjectBuilder, Ref, RefOr,
         schema::Type,
         security::{Http, HttpAuthScheme, SecurityScheme},
     },
 };
 
 use self::exact::with_exact_ids;
-pub use self::served::Served;
-use super::{admin, health, purchase, queue, state::HttpState, verify};
+use super::{admin::flag, health, no_shop, paths::OPENAPI, queue, state::HttpState, verify};
+use crate::{domain::QueueTargetType, problem::ProblemBody};
 
 /// The OpenAPI description of all routes that any configuration can have, as JSON.
 pub fn openapi_json() -> String {
@@ -32,10 +33,6 @@ pub fn openapi_json() -> String {
 fn description() -> Value {
     let mut api = serde_json::to_value(Api::openapi()).expect(IS_JSON);
     with_exact_ids(&mut api);
-    for body in ["FlagChange", "Settlement"] {
-        // The handlers refuse unknown members.
-        api["components"]["schemas"][body]["additionalProperties"] = Value::from(false);
-    }
     api
 }
 
@@ -46,223 +43,25 @@ fn to_json(description: &Value) -> String {
 const IS_JSON: &str = "a description made of strings and maps is JSON";
 
 /// This description: the routes that exist with this process's configuration.
-#[utoipa::path(get, path = "/openapi.json", operation_id = "openapi", tag = "queue",
+#[utoipa::path(get, path = OPENAPI.path, operation_id = "openapi", tag = "queue",
     responses((status = 200, description = "OpenAPI 3.1.", body = Object, content_type = "application/json")))]
 pub(super) async fn serve(state: web::Data<HttpState>) -> HttpResponse {
     let mut response = HttpResponse::Ok();
     response.insert_header((CONTENT_TYPE, HeaderValue::from_static("application/json")));
-    response.body(state.options.served.json())
-}
-
-/// The kinds of target.
-#[derive(ToSchema)]
-#[schema(rename_all = "kebab-case")]
-#[expect(dead_code, reason = "names the values of a path segment for the documentation")]
-pub(super) enum TargetType {
-    LimitedDrop,
-    TicketingEvent,
-}
-
-/// What a purchase did with its pass.
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
-#[expect(dead_code, reason = "names the values of a field for the documentation")]
-pub(super) enum Outcome {
-    Spent,
-    GivenBack,
-}
-
-/// Why a purchase is refused.
-#[derive(ToSchema)]
-#[schema(as = RefusalReason, rename_all = "snake_case")]
-#[expect(dead_code, reason = "names the values of a field for the documentation")]
-pub(super) enum Reason {
-    /// There is no pass.
-    NoPass,
-    /// The user is unknown.
-    NoUser,
-    /// Not in the form of a pass, or two passes.
-    Malformed,
-    /// Signed with none of the secrets.
-    Forged,
-    /// The pass has expired.
-    Expired,
-    /// The pass of another person.
-    OtherUser,
-    /// A pass for another target.
-    OtherTarget,
-    /// The pass is spent or revoked.
-    Spent,
-    /// Not the canonical spelling of the purchase's path.
-    OddPath,
-}
-
-/// The target in a path.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "names path parameters for the documentation")]
-pub(super) struct TargetPath {
-    /// The kind of target.
-    r#type: TargetType,
-    /// Canonical decimal, 1..=9223372036854775807.
-    #[param(rename = "targetId", pattern = "^[1-9][0-9]{0,18}$")]
-    target_id: String,
-}
-
-/// The person who calls.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "names a header for the documentation")]
-pub(super) struct UserHeader {
-    /// The user id, exactly once: canonical decimal, 1..=9223372036854775807; with `identity.ids = "any"` 1 to 128
-    /// visible ASCII characters. Ignored if buyers are identified by tokens or are anonymous visitors: then
-    /// `Authorization: Bearer` is needed, or the cookie `vq_visitor`, which entering sets.
-    #[param(rename = "X-User-Id", pattern = "^[1-9][0-9]{0,18}$", nullable = false)]
-    user_id: Option<String>,
-}
-
-/// The pass of the person who buys.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "names a header for the documentation")]
-pub(super) struct PassHeader {
-    /// The pass, as `entryToken` gave it. If passes also come in cookies, the header wins.
-    #[param(rename = "X-Entry-Token", nullable = false)]
-    entry_token: Option<String>,
-}
-
-/// The operator who makes a change.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "names a header for the documentation")]
-pub(super) struct OperatorHeader {
-    /// Who makes the change, for the audit: 1 to 100 visible characters; default `admin`.
-    #[param(rename = "X-Operator", max_length = 100, pattern = "^[ -~]*[!-~][ -~]*$", nullable = false)]
-    operator: Option<String>,
-}
-
-/// The rule that an operator sets.
-#[derive(ToSchema)]
-#[schema(as = FlagChange, rename_all = "camelCase")]
-#[expect(dead_code, reason = "names the fields of a flag rule for the documentation")]
-pub(super) struct FlagChangeBody {
-    /// The switch.
-    enabled: bool,
-    /// The percentage of people for whom it is on, besides `users`.
-    #[schema(minimum = 0, maximum = 100, default = 100, nullable = false)]
-    rollout_percent: Option<u8>,
-    /// The targets for which it is on, `limited-drop/42`; none: all.
-    #[schema(schema_with = targets, required = false)]
-    targets: Option<Vec<String>>,
-    /// The people for whom it is on, whatever the percentage.
-    #[schema(schema_with = users, required = false)]
-    users: Option<Vec<String>>,
-    /// The reason, for the audit: not blank.
-    #[schema(min_length = 1, max_length = 500, pattern = "\\S")]
-    reason: String,
-}
-
-fn targets() -> ArrayBuilder {
-    list_of("^(limited-drop|ticketing-event)/[1-9][0-9]{0,18}$")
-}
-
-fn users() -> ArrayBuilder {
-    list_of("^[1-9][0-9]{0,18}$")
-}
-
-fn list_of(pattern: &str) -> ArrayBuilder {
-    ArrayBuilder::new().items(ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)))
-}
-
-/// The rule in force.
-#[derive(ToSchema)]
-#[schema(as = FlagRule, rename_all = "camelCase")]
-#[expect(dead_code, reason = "names the fields of a flag rule for the documentation")]
-pub(super) struct FlagRuleBody {
-    /// The number of changes; 0: there was none.
-    version: u64,
-    /// The time of the last change, milliseconds since the epoch.
-    #[schema(required)]
-    updated_at_ms: Option<u64>,
-    /// The switch.
-    enabled: bool,
-    /// The percentage of people for whom it is on, besides `users`.
-    #[schema(minimum = 0, maximum = 100)]
-    rollout_percent: u8,
-    /// The targets for which it is on; none: all.
-    targets: Vec<String>,
-    /// The people for whom it is on, whatever the percentage.
-    users: Vec<String>,
-    /// The reason of the last change.
-    reason: String,
-}
-
-/// One change of the rule.
-#[derive(ToSchema)]
-#[schema(as = FlagAuditEntry, rename_all = "camelCase")]
-#[expect(dead_code, reason = "names the fields of an audit entry for the documentation")]
-pub(super) struct AuditEntryBody {
-    /// The operator; `restore` if a replica wrote a lost rule back.
-    who: String,
-    /// The time, milliseconds since the epoch.
-    at_ms: u64,
-    /// The rule before; null: there was none.
-    #[schema(required, value_type = Option<Object>)]
-    old: Option<FlagRuleBody>,
-    /// The rule after.
-    #[schema(required, value_type = Option<Object>)]
-    new: Option<FlagRuleBody>,
-    /// The reason given.
-    why: String,
-}
-
-/// How a purchase ended.
-#[derive(ToSchema)]
-#[schema(as = Settlement, rename_all = "camelCase")]
-#[expect(dead_code, reason = "names the fields of a settlement for the documentation")]
-pub(super) struct SettlementBody {
-    /// As `X-Virtual-Queue-Target` gave it, `LIMITED_DROP:42`, or `limited-drop/42`.
-    #[schema(pattern = "^(LIMITED_DROP:|TICKETING_EVENT:|limited-drop/|ticketing-event/)[1-9][0-9]{0,18}$")]
-    target: String,
-    /// Who bought, as `X-Virtual-Queue-User` gave it.
-    #[schema(pattern = "^[1-9][0-9]{0,18}$")]
-    user_id: String,
-    /// As `X-Virtual-Queue-Claim` gave it. Null or missing if the route needs no pass.
-    #[schema(pattern = "^[1-9][0-9]{0,10}-[0-9a-f]{32}$")]
-    claim: Option<String>,
-    /// `spent`: the pass has bought. `given_back`: the pass works again.
-    outcome: Outcome,
-}
-
-/// An error (RFC 9457).
-#[derive(ToSchema)]
-#[schema(as = Problem)]
-#[expect(dead_code, reason = "names the fields of every error for the documentation")]
-pub(super) struct ProblemBody {
-    /// `about:blank`: the status says the kind of problem, the code says which one.
-    r#type: String,
-    /// The status in words.
-    title: String,
-    /// The HTTP status.
-    status: u16,
-    /// The problem, for programs: `QUEUE_FULL`.
-    code: String,
-    /// The reason, with `QUEUE_BYPASS_DENIED`.
-    #[schema(nullable = false)]
-    reason: Option<Reason>,
-    /// The problem, for people. Texts for buyers are Korean, or English if `Accept-Language` prefers it;
-    /// `Content-Language` says which.
-    detail: String,
+    response.body(state.options.served.description(|served| to_json(&served.select_from(description()))))
 }
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Virtual Queue", description = "A waiting room: fixed numbers, exact batches, signed passes."),
     paths(
-        queue::enter, queue::poll, queue::leave, queue::stats, purchase::order, purchase::select_seats, purchase::buy_tickets, serve, health::live, health::ready, health::metrics,
-        admin::flag, admin::put_flag, admin::audit, verify::verify, verify::settle,
+        queue::enter, queue::poll, queue::leave, queue::stats,
+        no_shop::order, no_shop::select_seats, no_shop::buy_tickets,
+        serve, health::live, health::ready, health::metrics,
+        flag::get, flag::put, flag::audit,
+        verify::verify, verify::settle,
     ),
-    components(schemas(ProblemBody, TargetType, Outcome, Reason)),
+    components(schemas(ProblemBody, QueueTargetType)),
     modifiers(&EveryErrorIsAProblem, &Tokens),
     tags(
         (name = "queue", description = "For buyers and their apps."),
@@ -279,10 +78,9 @@ struct EveryErrorIsAProblem;
 
 impl Modify for EveryErrorIsAProblem {
     fn modify(&self, api: &mut openapi::OpenApi) {
-        let operations =
-            api.paths.paths.values_mut().flat_map(|path| {
-                [&mut path.get, &mut path.post, &mut path.put, &mut path.delete].into_iter().flatten()
-            });
+        let operations = api.paths.paths.values_mut().flat_map(|path| {
+            [&mut path.get, &mut path.post, &mut path.put, &mut path.patch, &mut path.delete].into_iter().flatten()
+        });
         for operation in operations {
             for (status, response) in &mut operation.responses.responses {
                 let RefOr::T(response) = response else { continue };

@@ -11,8 +11,8 @@ use actix_web::{
 use super::{
     entry,
     error::ApiError,
-    extract::{Caller, Target, read_body},
-    openapi::{TargetPath, UserHeader},
+    extract::{Caller, Target, UserHeader, read_body},
+    paths::{ENTRIES, ENTRY, STATS},
     state::HttpState,
 };
 use crate::{
@@ -26,8 +26,8 @@ const MAX_IGNORED_BYTES: usize = 8 * 1024;
 
 /// Enter the queue. Entering again gives the same number, or the same pass, and counts as a poll.
 #[utoipa::path(
-    post, path = "/virtual-queues/{type}/{targetId}/entries", operation_id = "enter", tag = "queue",
-    params(TargetPath, UserHeader),
+    post, path = ENTRIES.path, operation_id = "enter", tag = "queue",
+    params(Target, UserHeader),
     responses(
         (status = 200, description = "Where the person stands.", body = entry::EntryBody,
             headers(("X-Virtual-Queue-Degraded" = Option<String>, description = "`redis`: answered without the store."))),
@@ -62,8 +62,8 @@ pub(super) async fn enter(
 
 /// Poll: where the person stands now. Keeps the place alive, and collects the pass once the turn has come.
 #[utoipa::path(
-    get, path = "/virtual-queues/{type}/{targetId}/entries/me", operation_id = "poll", tag = "queue",
-    params(TargetPath, UserHeader),
+    get, path = ENTRY.path, operation_id = "poll", tag = "queue",
+    params(Target, UserHeader),
     responses(
         (status = 200, description = "Where the person stands.", body = entry::EntryBody,
             headers(("X-Virtual-Queue-Degraded" = Option<String>, description = "`redis`: answered without the store."))),
@@ -80,8 +80,8 @@ pub(super) async fn poll(state: web::Data<HttpState>, caller: Caller) -> Result<
 
 /// Leave: gives up the place, or the live pass, which buys nothing from then on.
 #[utoipa::path(
-    delete, path = "/virtual-queues/{type}/{targetId}/entries/me", operation_id = "leave", tag = "queue",
-    params(TargetPath, UserHeader),
+    delete, path = ENTRY.path, operation_id = "leave", tag = "queue",
+    params(Target, UserHeader),
     responses(
         (status = 204, description = "Not in the queue any more, whether or not before.",
             headers(("X-Virtual-Queue-Degraded" = Option<String>, description = "`redis`: answered without the store."))),
@@ -107,8 +107,8 @@ pub(super) async fn leave(
 
 /// The books of a target, the same on every replica. Zeros for a target nobody uses.
 #[utoipa::path(
-    get, path = "/virtual-queues/{type}/{targetId}/stats", operation_id = "stats", tag = "queue",
-    params(TargetPath),
+    get, path = STATS.path, operation_id = "stats", tag = "queue",
+    params(Target),
     responses(
         (status = 200, description = "The books.", body = entry::StatsBody),
         (status = 404, description = "`UNKNOWN_TARGET`"),

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU8, Ordering},
 };
 
-use super::{bearer::BearerKey, cors::Cors, limit::EnterLimit, openapi::Served};
+use super::{bearer::BearerKey, cors::Cors, limit::EnterLimit, served::Served};
 use crate::{
     clock::StoreClock, config::Config, flags::FeatureFlags, gate::EntryTokenGate, identity::Identify, metrics::Metrics,
     service::VirtualQueueService,

@@ -10,19 +10,19 @@ use actix_web::{
     guard::GuardContext,
     http::{
         StatusCode,
-        header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE},
+        header::{HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE},
     },
     web,
 };
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use self::original::{Original, Unclear};
 use super::{
-    entry::DEGRADED,
+    answer::{DEGRADED, uncached},
     error::ApiError,
-    extract::read_body,
-    openapi::{PassHeader, SettlementBody, UserHeader},
-    routes::VERIFY,
+    extract::{PassHeader, UserHeader, read_json},
+    paths::{SETTLE, VERIFY},
     state::HttpState,
 };
 use crate::{
@@ -46,7 +46,7 @@ const MAX_SETTLEMENT_BYTES: usize = 4096;
 /// or `X-Original-URL` (ingress-nginx), or `X-Forwarded-Method` and `X-Forwarded-Uri` (Traefik, Caddy), name the
 /// request asked about.
 #[utoipa::path(
-    get, path = "/gate/verify", operation_id = "verify", tag = "gate",
+    get, path = VERIFY.path, operation_id = "verify", tag = "gate",
     params(
         UserHeader,
         PassHeader,
@@ -98,8 +98,7 @@ async fn answer(state: &HttpState, original: &Original, headers: &HeaderMap, yes
             Some(granted)
         }
     };
-    let mut response = HttpResponse::build(yes);
-    response.insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store")));
+    let mut response = uncached(yes);
     if let Some(granted) = granted {
         response.insert_header((USER, state.identity.name_for_shop(headers, granted.user)));
         response.insert_header((TARGET, granted.target.to_string()));
@@ -108,7 +107,7 @@ async fn answer(state: &HttpState, original: &Original, headers: &HeaderMap, yes
         }
     }
     if degraded {
-        response.insert_header((DEGRADED, HeaderValue::from_static("redis")));
+        response.insert_header(DEGRADED);
     }
     response.finish()
 }
@@ -118,7 +117,7 @@ fn denied(problem: Problem) -> HttpResponse {
     let mut response = problem.into_response();
     response.headers_mut().insert(CODE, HeaderValue::from_static(code));
     if let Some(reason) = reason {
-        response.headers_mut().insert(REASON, HeaderValue::from_static(reason));
+        response.headers_mut().insert(REASON, HeaderValue::from_static(reason.name()));
     }
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -140,18 +139,28 @@ pub(super) fn shop_settles(context: &GuardContext<'_>) -> bool {
     context.app_data::<web::Data<HttpState>>().is_some_and(|state| state.options.settle.is_some())
 }
 
-#[derive(Deserialize)]
+/// How a purchase ended.
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct SettlementRequest {
+#[schema(as = Settlement)]
+pub(super) struct SettlementBody {
+    /// As `X-Virtual-Queue-Target` gave it, `LIMITED_DROP:42`, or `limited-drop/42`.
+    #[schema(pattern = "^(LIMITED_DROP:|TICKETING_EVENT:|limited-drop/|ticketing-event/)[1-9][0-9]{0,18}$")]
     target: String,
+    /// Who bought, as `X-Virtual-Queue-User` gave it.
+    #[schema(pattern = "^[1-9][0-9]{0,18}$")]
     user_id: String,
+    /// As `X-Virtual-Queue-Claim` gave it. Null or missing if the route needs no pass.
+    #[schema(pattern = "^[1-9][0-9]{0,10}-[0-9a-f]{32}$")]
     claim: Option<String>,
-    outcome: OutcomeWord,
+    /// `spent`: the pass has bought. `given_back`: the pass works again.
+    outcome: Outcome,
 }
 
-#[derive(Deserialize)]
+/// What a purchase did with its pass.
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum OutcomeWord {
+pub(super) enum Outcome {
     Spent,
     GivenBack,
 }
@@ -160,7 +169,7 @@ enum OutcomeWord {
 /// the pass is claimed. If the route needs no pass, there is no claim: `spent` then spends every pass that this person
 /// got for the target until now, and there is nothing to give back.
 #[utoipa::path(
-    post, path = "/gate/settle", operation_id = "settle", tag = "gate",
+    post, path = SETTLE.path, operation_id = "settle", tag = "gate",
     security(("settleToken" = [])),
     request_body = SettlementBody,
     responses(
@@ -180,11 +189,10 @@ pub(super) async fn settle(
     if !state.options.settle.as_ref().is_some_and(|key| key.is_carried_by(request.headers())) {
         return Err(ApiError::Unauthorized);
     }
-    let body = match read_body(&request, payload, MAX_SETTLEMENT_BYTES).await {
-        Ok(body) => body,
+    let said: SettlementBody = match read_json(&request, payload, MAX_SETTLEMENT_BYTES).await {
+        Ok(said) => said,
         Err(refusal) => return Ok(refusal),
     };
-    let said: SettlementRequest = serde_json::from_slice(&body).map_err(|_| ApiError::BadRequest)?;
     let target = QueueTarget::from_label(&said.target).or_else(|_| QueueTarget::from_rule(&said.target));
     let target = target.map_err(|_| ApiError::BadRequest)?;
     let user = state.identity.form().parse(&said.user_id).map_err(|_| ApiError::BadRequest)?;
@@ -197,12 +205,12 @@ pub(super) async fn settle(
         return Err(ApiError::UnknownClaim);
     }
     let how = match said.outcome {
-        OutcomeWord::Spent => Settlement::Spent,
-        OutcomeWord::GivenBack => Settlement::GivenBack,
+        Outcome::Spent => Settlement::Spent,
+        Outcome::GivenBack => Settlement::GivenBack,
     };
     state.gate.settle(target, user, claim.as_ref(), how).await.map_err(|error| {
         tracing::warn!(target_id = %target, %error, "a shop's settlement failed");
         ApiError::StoreUnavailable { retry_after: 1 }
     })?;
-    Ok(HttpResponse::NoContent().insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store"))).finish())
+    Ok(uncached(StatusCode::NO_CONTENT).finish())
 }

@@ -10,6 +10,7 @@ use crate::{
     domain::QueueTargetType,
     gate::{AlwaysOn, fake_store::FakeStore},
     metrics::Metrics,
+    problem::Reason,
     store::{Claim as StoreClaim, StoreError},
     token::{EntryTokenIssuer, Keyring},
 };
@@ -175,7 +176,7 @@ async fn a_route_that_does_not_spend_is_checked_and_never_claimed() {
         fixture.store.state.lock().unwrap().check_answer = Some(Ok(StoreClaim::Spent));
         match fixture.ask_for(SELECT, shop_settles).await {
             Verdict::Denied(problem) => {
-                assert_eq!((problem.code, problem.reason), ("QUEUE_BYPASS_DENIED", Some("spent")));
+                assert_eq!((problem.code, problem.reason), ("QUEUE_BYPASS_DENIED", Some(Reason::Spent)));
             }
             other => panic!("{other:?}"),
         }

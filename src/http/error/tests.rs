@@ -51,7 +51,7 @@ async fn every_error_has_its_status_code_and_headers() {
         assert_eq!(retry_after.is_some(), matches!(status, 429 | 503), "{code}");
         assert_eq!(header(header::ALLOW).as_deref(), (status == 405).then_some("POST"), "{code}");
         assert_eq!(header(header::WWW_AUTHENTICATE).as_deref(), (status == 401).then_some("Bearer"), "{code}");
-        assert_eq!(header(DEGRADED).as_deref(), (code == "STORE_UNAVAILABLE").then_some("redis"), "{code}");
+        assert_eq!(header(DEGRADED.0).as_deref(), (code == "STORE_UNAVAILABLE").then_some("redis"), "{code}");
         let body = to_bytes(response.into_body()).await.unwrap();
         assert!(!String::from_utf8_lossy(&body).contains("secret"), "an inner cause got out");
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();

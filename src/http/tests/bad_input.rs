@@ -145,7 +145,7 @@ async fn a_target_that_does_not_exist_is_said_before_anything_about_the_buyer() 
 #[actix_web::test]
 async fn a_wrong_method_is_told_the_right_ones() {
     let methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"];
-    for template in routes::ALL {
+    for template in paths::ALL {
         let path = template.path.replace("{type}", "limited-drop").replace("{targetId}", "42");
         let allowed: Vec<_> = template.allow.split(", ").collect();
         for method in methods {

@@ -26,7 +26,7 @@ fn described() -> BTreeSet<(String, String)> {
 
 #[test]
 fn every_route_is_described_and_nothing_else() {
-    let registered: BTreeSet<_> = routes::ALL
+    let registered: BTreeSet<_> = paths::ALL
         .iter()
         .flat_map(|template| template.allow.split(", ").map(|method| (method.to_owned(), template.path.to_owned())))
         // HTTP allows `HEAD` on every `GET` route.
@@ -39,7 +39,7 @@ fn every_route_is_described_and_nothing_else() {
 fn no_purchase_route_can_be_configured_where_a_route_of_ours_is() {
     let ours: Vec<&str> = GateConfig::OURS.into_iter().chain(GateConfig::MANAGED).collect();
     let of_the_shop = ["limited-drops", "events"];
-    for template in routes::ALL {
+    for template in paths::ALL {
         let first = template.path.split('/').nth(1).unwrap();
         let is_known = ours.contains(&first) || of_the_shop.contains(&first) || first == "openapi.json";
         assert!(is_known, "{}: GateConfig::OURS or MANAGED lacks it", template.path);

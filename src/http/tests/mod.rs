@@ -20,7 +20,7 @@ use actix_web::{
 };
 use serde_json::Value;
 
-use super::{openapi::Served, *};
+use super::*;
 use crate::{
     clock::{FakeClock, StoreClock},
     config::{Config, OnFailure},

@@ -3,62 +3,21 @@
 //! Programs generate clients and tests from a description. So it names no route that answers 404, and only the way in
 //! which this process identifies buyers.
 
-use std::sync::OnceLock;
-
-use actix_web::web::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{description, to_json};
 use crate::{
-    config::{Config, IdentityMode},
+    config::IdentityMode,
     domain::{QueueTargetType, UserIdForm},
+    http::served::Served,
     identity::VISITOR_COOKIE,
 };
 
 /// An id if `identity.ids` is `any`.
 const TEXT_ID: &str = "^[!-+\\--~]{1,128}$";
 
-/// What a configuration serves.
-#[derive(Debug)]
-pub struct Served {
-    limited_drops: bool,
-    admin: bool,
-    settle: bool,
-    /// Metrics, health and the admin API are also on this port.
-    management: bool,
-    identity: IdentityMode,
-    ids: UserIdForm,
-    /// The purchase routes of an external shop, as (method in lower case, pattern, kind); `None`: those of the built-in
-    /// shop.
-    purchases: Option<Vec<(String, String, QueueTargetType)>>,
-    json: OnceLock<Bytes>,
-}
-
 impl Served {
-    /// From the configuration.
-    pub fn from_config(config: &Config) -> Self {
-        let routes = config.gate.routes.iter();
-        let purchases =
-            routes.map(|route| (route.method().to_ascii_lowercase(), route.pattern().to_owned(), route.kind()));
-        Self {
-            limited_drops: config.limited_drop.enabled,
-            admin: config.admin.token.is_some(),
-            settle: config.gate.settle_token.is_some(),
-            management: config.server.management_port.is_none(),
-            identity: config.identity.mode,
-            ids: config.identity.ids,
-            purchases: config.upstream.url.is_some().then(|| purchases.collect()),
-            json: OnceLock::new(),
-        }
-    }
-
-    /// The description, generated once.
-    pub(super) fn json(&self) -> Bytes {
-        self.json.get_or_init(|| Bytes::from(to_json(&self.describe()))).clone()
-    }
-
-    fn describe(&self) -> Value {
-        let mut api = description();
+    /// Of the description of all routes, what is served.
+    pub(super) fn select_from(&self, mut api: Value) -> Value {
         if let Some(kinds) = api.pointer_mut("/components/schemas/TargetType/enum").and_then(Value::as_array_mut) {
             kinds.retain(|kind| self.limited_drops || kind != QueueTargetType::LimitedDrop.slug());
         }

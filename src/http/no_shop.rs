@@ -6,8 +6,8 @@ use actix_web::{HttpResponse, web};
 
 use super::{
     error::ApiError,
-    openapi::{PassHeader, UserHeader},
-    routes::{ORDERS, SEATS, TICKETS, at},
+    extract::{PassHeader, UserHeader},
+    paths::{ORDERS, SEATS, TICKETS, at},
 };
 
 /// The purchase routes without an upstream and without the demo shop: 503.
@@ -19,7 +19,7 @@ pub fn no_shop_routes(cfg: &mut web::ServiceConfig) {
 
 /// Buy from a limited drop. Needs the pass while the queue is on for this person; otherwise the shop decides alone.
 #[utoipa::path(
-    post, path = "/limited-drops/{dropId}/orders", operation_id = "order", tag = "purchase",
+    post, path = ORDERS.path, operation_id = "order", tag = "purchase",
     params(("dropId" = String, Path, description = "The drop."), UserHeader, PassHeader),
     responses(
         (status = "default", description = "What the shop answers. 2xx and 3xx use the pass up."),
@@ -39,7 +39,7 @@ async fn order() -> Result<HttpResponse, ApiError> {
 /// Select seats of an event. Needs the pass while the queue is on for this person; otherwise the shop decides alone.
 /// The pass may be used again, to change or add seats, until it expires or tickets are bought.
 #[utoipa::path(
-    post, path = "/events/{id}/seats/select", operation_id = "selectSeats", tag = "purchase",
+    post, path = SEATS.path, operation_id = "selectSeats", tag = "purchase",
     params(("id" = String, Path, description = "The event."), UserHeader, PassHeader),
     responses(
         (status = "default", description = "What the shop answers. The pass works on, whatever that is."),
@@ -59,7 +59,7 @@ async fn select_seats() -> Result<HttpResponse, ApiError> {
 /// Buy the seats that one holds. Needs no pass: the lock on the seats permits it (TDD OQ3). Spends this person's pass
 /// for this event while the queue is on for them.
 #[utoipa::path(
-    post, path = "/events/{id}/tickets", operation_id = "buyTickets", tag = "purchase",
+    post, path = TICKETS.path, operation_id = "buyTickets", tag = "purchase",
     params(("id" = String, Path, description = "The event."), UserHeader),
     responses(
         (status = "default", description = "What the shop answers. 2xx and 3xx use up any pass of this person."),
