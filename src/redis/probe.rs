@@ -1,4 +1,5 @@
-//! Checks all the time whether Redis takes writes. Only the probe closes the circuit breaker (`docs/design.md`).
+//! Checks all the time whether Redis takes writes. Only the probe closes the circuit breaker (`docs/design.md`). Each
+//! master starts its own probe, which has only a weak reference to it, so that the probe ends with its master.
 //!
 //! While the breaker is open, no old connection is used (ADR 0020): the probe writes over a new link, which resolves
 //! the server's name again. When that server takes the write, all callers get this link.

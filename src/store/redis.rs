@@ -220,7 +220,7 @@ impl PassStore for RedisStore {
 #[async_trait]
 impl PumpStore for RedisStore {
     async fn lock_tick(&self, target: QueueTarget, owner: &str) -> Result<TickLock, StoreError> {
-        self.take_lock(target, owner).await
+        lock::lock_tick(self, target, owner).await
     }
 
     async fn sweep_stale(&self, target: QueueTarget, evicted: u64) -> Result<Sweep, StoreError> {
@@ -243,15 +243,15 @@ impl PumpStore for RedisStore {
     }
 
     async fn active_targets(&self) -> Result<Vec<QueueTarget>, StoreError> {
-        self.read_active().await
+        active::active_targets(self).await
     }
 
     async fn register_active(&self, target: QueueTarget, limit: Option<u64>) -> Result<bool, StoreError> {
-        self.list_as_active(target, limit).await
+        active::register_active(self, target, limit).await
     }
 
     async fn retire(&self, target: QueueTarget) -> Result<bool, StoreError> {
-        self.retire_target(target).await
+        active::retire(self, target).await
     }
 }
 

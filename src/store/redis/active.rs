@@ -18,77 +18,78 @@ use crate::{
     store::StoreError,
 };
 
-impl RedisStore {
-    /// Lists the served targets, then reads the list.
-    pub(super) async fn read_active(&self) -> Result<Vec<QueueTarget>, StoreError> {
-        let served = self.runner.take_served();
-        if !served.is_empty()
-            && let Err(error) = self.runner.add_active(served.clone()).await
-        {
-            self.runner.note_served(served);
+/// Lists the served targets, then reads the list.
+pub(super) async fn active_targets(store: &RedisStore) -> Result<Vec<QueueTarget>, StoreError> {
+    let served = store.runner.take_served();
+    if !served.is_empty()
+        && let Err(error) = store.runner.add_active(served.clone()).await
+    {
+        store.runner.note_served(served);
+        return Err(error);
+    }
+    let mut read = cmd("SMEMBERS");
+    read.arg(keys::ACTIVE);
+    let members: Vec<String> = store.runner.masters.ask(Lane::POOLED, keys::ACTIVE, Call::command(read)).await?;
+    let targets = members.into_iter().filter_map(|member| {
+        let target = QueueTarget::from_label(&member);
+        if target.is_err() && !store.malformed_logged.swap(true, Ordering::Relaxed) {
+            tracing::warn!(member, "not a target in queue:active, ignored; further ones are not logged");
+        }
+        target.ok()
+    });
+    Ok(targets.collect())
+}
+
+/// Lists a target, unless `limit` others are listed.
+pub(super) async fn register_active(
+    store: &RedisStore,
+    target: QueueTarget,
+    limit: Option<u64>,
+) -> Result<bool, StoreError> {
+    if let Some(limit) = limit {
+        // A buyer waits for this call, so it goes on the hot lane.
+        let args = [target.to_string(), limit.to_string()];
+        let (reply, _) = store.runner.masters.run(Lane::Hot, &scripts::REGISTER, &[keys::ACTIVE], &args, 1).await?;
+        if reply::registered(&reply)? {
+            return Ok(true);
+        }
+        // A target with settings is expected: the limit is for the others.
+        let keys = TargetKeys::of(target);
+        let mut settings = cmd("HGETALL");
+        settings.arg(keys.settings());
+        let stored: Fields = store.runner.masters.ask(Lane::POOLED, keys.settings(), Call::command(settings)).await?;
+        if !set_anything(&stored) && !store.settings.has(target) {
+            return Ok(false);
+        }
+    }
+    // The target has room, and a buyer waits for that answer. The list gets the target with the served ones.
+    store.runner.note_served([target]);
+    Ok(true)
+}
+
+/// Removes a target without a queue from the list. False: it has a queue.
+pub(super) async fn retire(store: &RedisStore, target: QueueTarget) -> Result<bool, StoreError> {
+    // A person may have entered between the pump's look and the removal, so look again after it. Two calls: in a
+    // Cluster the two keys may be on different masters.
+    let mut remove = cmd("SREM");
+    remove.arg(keys::ACTIVE).arg(target.to_string());
+    let () = store.runner.masters.ask(Lane::POOLED, keys::ACTIVE, Call::command(remove)).await?;
+    let has_queue = match exists(store, TargetKeys::of(target).seq()).await {
+        Ok(has_queue) => has_queue,
+        Err(error) => {
+            // The result is unknown: a person who has entered must not be without a pump.
+            store.runner.note_served([target]);
             return Err(error);
         }
-        let mut read = cmd("SMEMBERS");
-        read.arg(keys::ACTIVE);
-        let members: Vec<String> = self.runner.masters.ask(Lane::POOLED, keys::ACTIVE, Call::command(read)).await?;
-        let targets = members.into_iter().filter_map(|member| {
-            let target = QueueTarget::from_label(&member);
-            if target.is_err() && !self.malformed_logged.swap(true, Ordering::Relaxed) {
-                tracing::warn!(member, "not a target in queue:active, ignored; further ones are not logged");
-            }
-            target.ok()
-        });
-        Ok(targets.collect())
+    };
+    if has_queue {
+        store.runner.add_active(vec![target]).await?;
     }
+    Ok(!has_queue)
+}
 
-    /// Lists a target, unless `limit` others are listed.
-    pub(super) async fn list_as_active(&self, target: QueueTarget, limit: Option<u64>) -> Result<bool, StoreError> {
-        if let Some(limit) = limit {
-            // A buyer waits for this call, so it goes on the hot lane.
-            let args = [target.to_string(), limit.to_string()];
-            let (reply, _) = self.runner.masters.run(Lane::Hot, &scripts::REGISTER, &[keys::ACTIVE], &args, 1).await?;
-            if reply::registered(&reply)? {
-                return Ok(true);
-            }
-            // A target with settings is expected: the limit is for the others.
-            let keys = TargetKeys::of(target);
-            let mut settings = cmd("HGETALL");
-            settings.arg(keys.settings());
-            let stored: Fields =
-                self.runner.masters.ask(Lane::POOLED, keys.settings(), Call::command(settings)).await?;
-            if !set_anything(&stored) && !self.settings.has(target) {
-                return Ok(false);
-            }
-        }
-        // The target has room, and a buyer waits for that answer. The list gets the target with the served ones.
-        self.runner.note_served([target]);
-        Ok(true)
-    }
-
-    /// Removes a target without a queue from the list. False: it has a queue.
-    pub(super) async fn retire_target(&self, target: QueueTarget) -> Result<bool, StoreError> {
-        // A person may have entered between the pump's look and the removal, so look again after it. Two calls: in a
-        // Cluster the two keys may be on different masters.
-        let mut remove = cmd("SREM");
-        remove.arg(keys::ACTIVE).arg(target.to_string());
-        let () = self.runner.masters.ask(Lane::POOLED, keys::ACTIVE, Call::command(remove)).await?;
-        let has_queue = match self.exists(TargetKeys::of(target).seq()).await {
-            Ok(has_queue) => has_queue,
-            Err(error) => {
-                // The result is unknown: a person who has entered must not be without a pump.
-                self.runner.note_served([target]);
-                return Err(error);
-            }
-        };
-        if has_queue {
-            self.runner.add_active(vec![target]).await?;
-        }
-        Ok(!has_queue)
-    }
-
-    async fn exists(&self, key: &str) -> Result<bool, StoreError> {
-        let mut exists = cmd("EXISTS");
-        exists.arg(key);
-        Ok(self.runner.masters.ask(Lane::POOLED, key, Call::command(exists)).await?)
-    }
+async fn exists(store: &RedisStore, key: &str) -> Result<bool, StoreError> {
+    let mut exists = cmd("EXISTS");
+    exists.arg(key);
+    Ok(store.runner.masters.ask(Lane::POOLED, key, Call::command(exists)).await?)
 }
