@@ -1,12 +1,12 @@
 //! What the gate reads from a purchase request, and what it removes before the shop.
 
-use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::refusal::Refusal;
 pub use crate::identity::USER_ID_HEADER;
 use crate::{
     domain::{PathHeader, QueueTarget, QueueTargetType, UserId},
-    identity::{Identify, Unidentified, folded},
+    identity::{Identify, Unidentified, cookies, folded},
     token::PassRefusal,
 };
 
@@ -45,9 +45,8 @@ pub(super) fn passes(headers: &HeaderMap, target: QueueTarget, from_cookie: bool
         return Err(Refusal::NoPass);
     }
     let name = pass_cookie_name(target);
-    let cookies = headers.get_all(header::COOKIE).flat_map(cookies);
     let passes: Vec<&str> =
-        cookies.filter(|(cookie, _)| *cookie == name).map(|(_, pass)| pass).take(MOST_COOKIES).collect();
+        cookies::of(headers).filter(|(cookie, _)| *cookie == name).map(|(_, pass)| pass).take(MOST_COOKIES).collect();
     if passes.is_empty() { Err(Refusal::NoPass) } else { Ok(passes) }
 }
 
@@ -60,15 +59,6 @@ fn only<T>(mut all: impl Iterator<Item = T>) -> Result<Option<T>, Doubled> {
     if all.next().is_some() { Err(Doubled) } else { Ok(first) }
 }
 
-/// Names and values of a `Cookie` header. Pairs that are not UTF-8 are left out.
-fn cookies(header: &HeaderValue) -> impl Iterator<Item = (&str, &str)> {
-    let pairs = header.as_bytes().split(|byte| *byte == b';').filter_map(|pair| str::from_utf8(pair).ok());
-    pairs.filter_map(|pair| pair.split_once('=')).map(|(name, value)| {
-        let value = value.trim();
-        (name.trim(), value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value))
-    })
-}
-
 /// Removes what the shop must not see: passes, and headers that servers behind us may confuse with ours (`X_User_Id`
 /// and `X-User-Id` are one variable in CGI, WSGI and PHP).
 pub(super) fn strip(headers: &mut HeaderMap, cookie: bool) {
@@ -79,7 +69,7 @@ pub(super) fn strip(headers: &mut HeaderMap, cookie: bool) {
         headers.remove(name);
     }
     if cookie {
-        strip_pass_cookies(headers);
+        cookies::remove(headers, is_pass_cookie());
     }
 }
 
@@ -104,31 +94,15 @@ fn folds_to(name: &HeaderName, ours: &HeaderName) -> bool {
     name.as_str().len() == ours.as_str().len() && folded(name) == ours.as_str()
 }
 
-fn strip_pass_cookies(headers: &mut HeaderMap) {
-    let before: Vec<HeaderValue> = headers.get_all(header::COOKIE).cloned().collect();
-    if before.is_empty() {
-        return;
-    }
-    headers.remove(header::COOKIE);
-    for value in before {
-        if let Some(value) = without_passes(&value) {
-            headers.append(header::COOKIE, value);
-        }
-    }
+/// A `Cookie` header without our passes; `None` if nothing else is in it. Other cookies stay byte for byte.
+pub(crate) fn without_passes(line: &HeaderValue) -> Option<HeaderValue> {
+    cookies::without(line, is_pass_cookie())
 }
 
-/// A `Cookie` header without our passes; `None` if nothing else is in it. Other cookies stay byte for byte.
-pub(crate) fn without_passes(value: &HeaderValue) -> Option<HeaderValue> {
+/// Whether a cookie with this name carries a pass.
+fn is_pass_cookie() -> impl Fn(&[u8]) -> bool {
     let prefixes = QueueTargetType::ALL.map(pass_cookie_prefix);
-    let is_pass = |pair: &&[u8]| prefixes.iter().any(|prefix| pair.trim_ascii_start().starts_with(prefix.as_bytes()));
-    let pairs: Vec<&[u8]> = value.as_bytes().split(|byte| *byte == b';').collect();
-    if !pairs.iter().any(&is_pass) {
-        return Some(value.clone());
-    }
-    let kept: Vec<&[u8]> = pairs.into_iter().filter(|pair| !is_pass(pair)).collect();
-    let kept = kept.join(&b';');
-    let kept = kept.trim_ascii();
-    if kept.is_empty() { None } else { HeaderValue::from_bytes(kept).ok() }
+    move |name| prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!
 //! Nothing of a token or a cookie, and no id, is ever logged, whether it is good or not.
 
-mod cookies;
+pub(crate) mod cookies;
 mod fetch;
 mod jwks;
 mod jwt;

@@ -68,7 +68,7 @@ impl Visitors {
 
 /// Takes the cookie out before the shop.
 pub(super) fn strip(headers: &mut HeaderMap) {
-    cookies::remove(headers, VISITOR_COOKIE);
+    cookies::remove(headers, |name| name == VISITOR_COOKIE.as_bytes());
 }
 
 /// A page of another site asks. Apps and old browsers do not say.
