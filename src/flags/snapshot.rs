@@ -196,14 +196,11 @@ impl FeatureFlags {
         match (in_force.is_known(), in_force.change().enabled) {
             (true, _) => tracing::warn!(cause, "the flag cannot be read: the last rule stays in force"),
             (false, true) => {
-                tracing::error!(
-                    cause,
-                    "the flag cannot be read and never was: it counts as on for everybody until it is"
-                );
+                tracing::error!(cause, "the flag counts as on for everybody: it has not been read since the start");
             }
             (false, false) => tracing::error!(
                 cause,
-                "the flag cannot be read and never was: everybody is let through without a queue until it is. Set \
+                "everybody is let through without a queue: the flag has not been read since the start. Set \
                  flags.virtual_queue_enabled or redis.on_failure for a sale"
             ),
         }

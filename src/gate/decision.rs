@@ -6,10 +6,10 @@ use actix_web::http::{Method, Uri, header::HeaderMap};
 use super::{
     method::Body,
     middleware::EntryTokenGate,
-    purchase::Purchase,
     refusal::Refusal,
     request,
-    routes::{RouteMatch, Suspect},
+    route_table::{RouteMatch, Suspect},
+    single_use::Purchase,
 };
 use crate::{
     domain::{PassClaims, PassRule, QueueTarget, UserId},

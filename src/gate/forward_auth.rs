@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use actix_web::http::{Method, StatusCode, Uri, header::HeaderMap};
 
 use super::{
-    decision::Decision, look_alike, method::Body, middleware::EntryTokenGate, purchase::Purchase, refusal::Refusal,
+    decision::Decision, look_alike, method::Body, middleware::EntryTokenGate, refusal::Refusal, single_use::Purchase,
 };
 use crate::{
     domain::{QueueTarget, UserId},

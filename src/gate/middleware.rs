@@ -10,10 +10,10 @@ use tokio_util::task::TaskTracker;
 pub use self::in_place::EntryTokenGateMiddleware;
 use super::{
     body::BODY_LIMIT,
-    purchase::{MAX_RETRYING, SingleUse},
     refusal::Refusal,
-    routes::GatedRoutes,
+    route_table::GatedRoutes,
     shedding::{LoadShedding, UnderWay},
+    single_use::{MAX_RETRYING, SingleUse},
 };
 use crate::{
     clock::StoreClock,

@@ -41,20 +41,20 @@ mod look_alike;
 mod method;
 mod middleware;
 mod path;
-mod purchase;
 mod query;
 mod refusal;
 mod request;
-mod routes;
+mod route_table;
 mod shedding;
+mod single_use;
 
 pub use forward_auth::{ClaimHandle, GrantedPurchase, Verdict};
 pub use method::Body;
 pub use middleware::{EntryTokenGate, EntryTokenGateMiddleware};
-pub use purchase::{NoAnswerFromShop, Purchase, ShopsStatus};
 pub use request::{ENTRY_TOKEN_HEADER, USER_ID_HEADER, pass_cookie_name};
 pub(crate) use request::{is_pass_header, without_passes};
-pub use routes::{GatedRoutes, RouteMatch, Suspect};
+pub use route_table::{GatedRoutes, RouteMatch, Suspect};
+pub use single_use::{NoAnswerFromShop, Purchase, ShopsStatus};
 
 pub use crate::domain::{GatedRoute, InvalidPattern, PassRule, PathHeader};
 use crate::{

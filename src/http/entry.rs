@@ -8,7 +8,7 @@ use serde::Serialize;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use utoipa::ToSchema;
 
-use super::answer::{DEGRADED, uncached};
+use super::uncached::{DEGRADED, uncached};
 use crate::{
     domain::{EntryToken, QueueStats, QueueStatus, QueueTarget},
     service::Answer,

@@ -12,7 +12,7 @@ use actix_web::{
     },
 };
 
-use super::answer::DEGRADED;
+use super::uncached::DEGRADED;
 use crate::{
     domain::{InvalidTarget, UserIdForm},
     flags::{FlagError, InvalidChange},

@@ -12,10 +12,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    answer::uncached,
     error::ApiError,
     paths::{LIVE, METRICS, READY},
     state::HttpState,
+    uncached::uncached,
 };
 use crate::{flags::FeatureFlagEvaluator, telemetry};
 

@@ -5,7 +5,6 @@
 //! ([`crate::app`]).
 
 mod admin;
-mod answer;
 mod bearer;
 mod connection;
 mod cors;
@@ -15,16 +14,17 @@ mod extract;
 mod framing;
 mod health;
 mod limit;
-mod middleware;
 mod no_shop;
 mod openapi;
 mod paths;
 mod queue;
 mod routes;
 mod served;
+mod stack;
 mod state;
 #[cfg(test)]
 mod tests;
+mod uncached;
 mod verify;
 
 pub use bearer::BearerKey;
@@ -32,10 +32,10 @@ pub use connection::{ClientLimits, ClientStream, UnderWay};
 pub use cors::Cors;
 pub use error::ApiError;
 pub use limit::EnterLimit;
-pub use middleware::with_middleware;
 pub use no_shop::no_shop_routes;
 pub use openapi::openapi_json;
 pub use paths::{RouteTemplate, UNMATCHED};
 pub use routes::{forward_auth_routes, management_routes, not_found, queue_routes};
 pub use served::Served;
+pub use stack::with_middleware;
 pub use state::{HttpOptions, HttpState, Lifecycle};

@@ -19,11 +19,11 @@ use utoipa::ToSchema;
 
 use self::original::{Original, Unclear};
 use super::{
-    answer::{DEGRADED, uncached},
     error::ApiError,
     extract::{PassHeader, UserHeader, read_json},
     paths::{SETTLE, VERIFY},
     state::HttpState,
+    uncached::{DEGRADED, uncached},
 };
 use crate::{
     config::TokenConfig,
@@ -209,7 +209,7 @@ pub(super) async fn settle(
         Outcome::GivenBack => Settlement::GivenBack,
     };
     state.gate.settle(target, user, claim.as_ref(), how).await.map_err(|error| {
-        tracing::warn!(target_id = %target, %error, "a shop's settlement failed");
+        tracing::warn!(%target, %error, "a shop's settlement failed");
         ApiError::StoreUnavailable { retry_after: 1 }
     })?;
     Ok(uncached(StatusCode::NO_CONTENT).finish())

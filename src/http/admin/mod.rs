@@ -18,7 +18,7 @@ use utoipa::{
     },
 };
 
-use super::{answer::uncached, error::ApiError, extract::header, state::HttpState};
+use super::{error::ApiError, extract::header, state::HttpState, uncached::uncached};
 
 /// Who makes a change, for the audit.
 const OPERATOR: &str = "X-Operator";

@@ -1,5 +1,5 @@
-//! One purchase: claim its pass, call the shop, settle. On a route that needs no pass, nothing is claimed, and success
-//! spends all passes of the buyer.
+//! Single use of a pass: a purchase claims it, and what the shop answers settles it. On a route that needs no pass, nothing
+//! is claimed, and success spends all passes of the buyer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -102,11 +102,11 @@ impl SingleUse {
         match error {
             // A reply that we cannot read is our own fault.
             StoreError::Broken(_) => {
-                tracing::error!(target_id = %target, %error, "purchase continues without a claim");
+                tracing::error!(%target, %error, "purchase continues without a claim");
             }
             // An outage is logged where it is detected; here it would be logged for every purchase.
             StoreError::Unavailable(_) | StoreError::TimedOut => {
-                tracing::debug!(target_id = %target, %error, "purchase continues without a claim");
+                tracing::debug!(%target, %error, "purchase continues without a claim");
             }
         }
         Ok(true)
@@ -152,7 +152,7 @@ impl Begun {
             // The metrics count it where the store's reply is read.
             Ok(_) => true,
             Err(error) => {
-                tracing::debug!(target_id = %target, %error, "settling failed");
+                tracing::debug!(%target, %error, "settling failed");
                 false
             }
         }
@@ -161,7 +161,7 @@ impl Begun {
     fn settle_later(self, how: Settlement, ended: Duration) {
         let target = self.purchase.target;
         let Ok(permit) = self.with.retrying.clone().try_acquire_owned() else {
-            tracing::warn!(target_id = %target, "too many settlements are waiting: left to the lease");
+            tracing::warn!(%target, "too many settlements are waiting: left to the lease");
             return;
         };
         let clock = self.with.clock.clone();
@@ -187,9 +187,9 @@ impl Begun {
                 }
             }
             if self.degraded {
-                tracing::debug!(target_id = %target, ?how, "settling failed for good: there was no claim");
+                tracing::debug!(%target, ?how, "settling failed for good: there was no claim");
             } else {
-                tracing::warn!(target_id = %target, ?how, "settling failed for good");
+                tracing::warn!(%target, ?how, "settling failed for good");
             }
         }));
     }

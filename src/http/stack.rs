@@ -1,4 +1,4 @@
-//! The middleware around every request, and the reason for its order.
+//! The middleware stack around every request, and the reason for its order.
 
 use actix_web::{
     App, Error, HttpMessage, HttpRequest, HttpResponse, ResponseError,

@@ -1,4 +1,4 @@
-//! What the answers of several handlers have in common.
+//! Answers that must not be cached, and the header that marks those given without the store.
 
 use actix_web::{
     HttpResponse, HttpResponseBuilder,
